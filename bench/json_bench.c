@@ -78,7 +78,7 @@ static size_t whole_request(void)
     CHECK(call.kind == CALL_CMD);
     struct reply reply = {.kind = CMD_PUSH};
     out.len = 0;
-    api_reply(&call.style, &reply, 0, BYTES("Sun, 06 Nov 1994 08:49:37 GMT"), &out);
+    api_reply(&call.format, &reply, 0, BYTES("Sun, 06 Nov 1994 08:49:37 GMT"), &out);
     http1_next(&http);
     return out.len;
 }

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *exact = mem_alloc(size ? size : 1); /* so that one byte too far is seen */
     if (size)
         memcpy(exact, data, size);
-    bool glanced = record_glance(exact, size, &seen, &ref) == OK;
+    bool glanced = record_peek(exact, size, &seen, &ref) == OK;
     CHECK(!glanced || (seen <= size && (!ref.id.len || ref.id.at + ref.id.len <= exact + seen)));
     if (record_decode(exact, size, &record) == OK && record.is_event) {
         CHECK(glanced && seen == record.len);

@@ -115,7 +115,7 @@ static void peer_show(struct sim_peer *peer)
 
 static void notify_end(struct sim_peer *peer)
 {
-    if (peer->end_reported || peer->shut_told)
+    if (peer->end_reported || peer->shutdown_reported)
         return;
     peer->end_reported = true;
     if (peer->stream.handler->leaving)
@@ -124,7 +124,7 @@ static void notify_end(struct sim_peer *peer)
 
 static void notify_leaving(struct sim_peer *peer)
 {
-    peer->leaving_told = true;
+    peer->leaving_reported = true;
     notify_end(peer);
 }
 
@@ -163,10 +163,10 @@ static void serve_open(struct sim_peer *peer)
     if (!peer->shut || peer->process_closed)
         return;
     bool shown_all = peer->to_server.len == 0 && peer->shown.len == 0;
-    if (!shown_all && peer->shown.len && !peer->leaving_told)
+    if (!shown_all && peer->shown.len && !peer->leaving_reported)
         notify_leaving(peer);
-    if (shown_all && !peer->shut_told && !peer->process_closed) {
-        peer->shut_told = true;
+    if (shown_all && !peer->shutdown_reported && !peer->process_closed) {
+        peer->shutdown_reported = true;
         peer->stream.handler->gone(&peer->stream, true);
     }
 }

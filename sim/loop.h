@@ -12,9 +12,10 @@
  * process takes what arrived for it in its gather. sim_net_next_us() and timers_next_us() of
  * the loops say to when the clock is to be moved. sleep() does nothing.
  *
- *     int64_t next_us = sim_net_next_us(network);       // and of each daemon: what its turn
- * said clock->now_us = next_us; sim_net_run(network); server_turn(…) of each daemon for which
- * sim_loop_pending() holds or whose time has come
+ *     next_us = earliest of sim_net_next_us(network) and what each daemon's last turn returned
+ *     clock->now_us = next_us
+ *     sim_net_run(network)
+ *     server_turn(…) of each daemon whose sim_loop_pending() is true or whose time has come
  */
 #ifndef LATERD_SIM_LOOP_H
 #define LATERD_SIM_LOOP_H

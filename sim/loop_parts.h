@@ -51,7 +51,8 @@ struct sim_peer {
     struct buf kept;      /* sent by the process, not taken by the peer's window yet */
     struct buf received;
     size_t window;
-    bool opened, shut, shut_told, leaving_told, end_reported, reset, again, lingering, broken;
+    bool opened, shut, shutdown_reported, leaving_reported, end_reported, reset, again, lingering,
+        broken;
     bool process_closed; /* the process has it no more */
     bool peer_closed;    /* the test or the host has it no more */
 };

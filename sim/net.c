@@ -154,7 +154,7 @@ int64_t peer_gather_us(const struct sim_peer *peer)
     if (peer->state == CONNECTING)
         return !peer_is_silent(peer) && peer_is_refused(peer) ? peer->state_at_us : INT64_MAX;
     bool waits = peer->shown.len && !peer->again; /* for the process to use what was shown */
-    bool ends = peer->shut && !(waits ? peer->leaving_told : peer->shut_told);
+    bool ends = peer->shut && !(waits ? peer->leaving_reported : peer->shutdown_reported);
     if (!peer->opened || (peer->reset && peer_receives(peer)) || peer->again || flows || ends ||
         (peer->to_server.len && !waits))
         return INT64_MIN;

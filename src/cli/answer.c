@@ -4,8 +4,7 @@
 
 enum shape { ANY_VALUE, NUMBER, OBJECT, OBJECTS /* an array of them */ };
 
-/* What the answer to a call has. member NULL: no content (204); or_none: 204 is an answer as well.
- */
+/* The answer to a call. member NULL: no content (204); or_none: 204 is accepted, too. */
 struct kind {
     const char *method;
     const char *path; /* '*': a part of it */

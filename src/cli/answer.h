@@ -11,9 +11,9 @@
 #include "base/bytes.h"
 
 /*
- * Has `answer` what every laterd answers a call that it has done? `target`: from /v1 on, with its
- * query; of one that is not known, any object is. `answer`: NULL is 204, No Content. Pure; looks at
- * one member, and of an array at each element.
+ * Has `answer` the members that every laterd returns for this call? `target`: from /v1 on, with its
+ * query; for an unknown one, any object is accepted. `answer`: NULL is 204, No Content. Pure;
+ * checks one member, and of an array each element.
  */
 bool answer_is_of_laterd(const char *method, struct bytes target, const json_t *answer);
 

@@ -34,7 +34,7 @@ static bool is_result(const json_t *result)
     return json_object_get(result, "job") || json_object_get(result, "problem");
 }
 
-/* Gives the results away. The server answers for each line, or it is not the server we know. */
+/* Passes on the results. There must be one for each line, or it is not a laterd. */
 static int take_all(struct bulk *bulk, unsigned count, const json_t *answer)
 {
     const json_t *results = json_object_get(answer, "results"), *result;
@@ -67,7 +67,7 @@ int bulk_send(struct bulk *bulk, struct bytes target)
             cli->may_halve = count > 1;
             code = post(bulk, target, (unsigned)count, &answer);
         } while (limits_halve(cli, code, &count));
-        most = count < left ? count : most; /* what was too many is not tried again */
+        most = count < left ? count : most; /* larger batches are not tried again */
         if (code == EXIT_DONE)
             code = take_all(bulk, (unsigned)count, answer);
         if (code == EXIT_DONE)

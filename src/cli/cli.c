@@ -37,7 +37,7 @@ static unsigned meant(const struct option *options, const char *word)
     return count;
 }
 
-/* Says in one line what getopt found wrong, and ends the program. */
+/* Prints getopt's error in one line, and ends the program. */
 _Noreturn static void bad_option(const struct cli *cli, char **argv, const struct option *options,
                                  int found)
 {
@@ -45,7 +45,7 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     if (found == ':')
         cli_usage(cli, "%s needs a value", word);
     for (const struct option *at = options; at->name && optopt != 0; at++) {
-        if (at->val == optopt) /* a letter that we know: it is the value that is wrong */
+        if (at->val == optopt) /* a known letter: its value is wrong */
             cli_usage(cli, "--%s takes no value", at->name);
     }
     if (optopt != 0)
@@ -55,7 +55,7 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     size_t len = strcspn(word, "=");
     char name[WORD_MAX];
     (void)snprintf(name, sizeof(name), "%.*s", (int)len,
-                   word); /* a long one is like none of ours */
+                   word); /* a long option that is similar to no known one */
     for (const struct option *at = options; at->name && len > 2; at++) {
         if (text_is_typo(name + 2, at->name))
             cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, at->name);
@@ -83,7 +83,7 @@ static void note_given(struct cli *cli, int option)
 
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
 {
-    /* '+': options for all commands end at the command; ':': we say what is wrong, not getopt. */
+    /* '+': options for all commands end at the command; ':': getopt prints nothing. */
     char shorts[80] = "+:";
     size_t len = 2;
     if (cli->command) {
@@ -110,7 +110,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         case 't': take_timeout(cli, optarg); break;
         case 'h':
             if (!cli->command)
-                return option; /* main knows all commands */
+                return option; /* main has the list of commands */
             help(cli->command);
             exit(EXIT_DONE);
         case '?':
@@ -253,9 +253,9 @@ static const char *text_of(const json_t *object, const char *key)
 }
 
 /*
- * The option that sets what the server calls `field`: "if_exists" is of --if-exists, "tags[0]" of
- * --tag, "target.success.status" of --success-status, "target.timeout" of --target-timeout. Its
- * place in the table, if it was given; -1: none was.
+ * The index of the option that was given for the server's `field`: --if-exists for "if_exists",
+ * --tag for "tags[0]", --success-status for "target.success.status", --target-timeout for
+ * "target.timeout"; -1: none was.
  */
 static int option_of(const struct cli *cli, const char *field)
 {
@@ -263,7 +263,7 @@ static int option_of(const struct cli *cli, const char *field)
     char name[WORD_MAX]; /* a longer one is of no option */
     bool inner = strncmp(field, target, strlen(target)) == 0;
     field += inner ? strlen(target) : 0;
-    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(field, "["), field); /* cut, as said */
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(field, "["), field); /* truncated */
     bool headers = strncmp(name, "headers.", strlen("headers.")) == 0;
     name[headers ? strlen("headers") : strlen(name)] = '\0'; /* of one header */
     for (char *at = name; *at; at++)
@@ -347,7 +347,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     }
     buf_fini(&limit);
     buf_fini(&line);
-    cli->over_limit = over_limit; /* last: the limit's value was asked of the server, too */
+    cli->over_limit = over_limit; /* last, because reading the limit's value was a call, too */
     if (status == 404)
         return EXIT_NOTHING;
     return status == 409 || status == 412 ? EXIT_CONFLICT : EXIT_REFUSED;
@@ -437,8 +437,8 @@ static bool has_no_stats(struct cli *cli)
     return client_call(&cli->client, &request, &answer) == OK && answer.status == 404;
 }
 
-/* There is no such call: does the server's URL end with what stands before every call's path? Else
- * it is an older server, behind a proxy whose prefix ends so. */
+/* There is no such call: does the server's URL end with the prefix of all paths? Otherwise it is an
+ * older server, behind a proxy whose prefix ends like that. */
 static void check_prefix(struct cli *cli)
 {
     static const char version[] = "/v1";
@@ -471,8 +471,8 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
     bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "no_such_path") == 0;
-    if (no_call && !cli->quiet && !cli->expects) /* an older server may not have what is tried */
-        check_prefix(cli);                       /* the answer's bytes are gone, `value` is not */
+    if (no_call && !cli->quiet && !cli->expects) /* an older server may not have the call */
+        check_prefix(cli); /* it invalidates the answer's bytes, but not `value` */
     int code = is_problem ? cli_refusal(cli, out_answer->status, value)
                           : refused_by_other(cli, request, out_answer);
     json_decref(value);

@@ -17,7 +17,7 @@ enum cli_exit {
     EXIT_NOTHING = 1,     /* no such job or topic; no job came */
     EXIT_USAGE = 2,       /* the command line is wrong */
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
-    EXIT_REFUSED = 4,     /* the server said no: bad input, a limit, a full disk */
+    EXIT_REFUSED = 4,     /* the server refused it: bad input, a limit, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
     EXIT_WRONG = 6,       /* something is damaged, refused, or not whole: see `later --help` */
 };
@@ -29,7 +29,7 @@ struct command {
     const char *synopsis; /* what follows the name */
     const char *summary;  /* one line */
     const char *help;     /* options and examples */
-    bool offline;         /* asks no server: the options for that are not in its help */
+    bool offline;         /* needs no server: its help leaves out the options for that */
     int (*run)(struct cli *cli, int argc, char **argv);
 };
 
@@ -44,26 +44,26 @@ enum { GIVEN_ROOM = 64 /* options of a command */ };
 
 struct cli {
     const struct command *command; /* NULL: main is still reading the options before it */
-    const char *subject;           /* what the command is at, for its messages; NULL: nothing */
+    const char *subject;           /* what the command works on, for its messages; NULL: nothing */
     struct access access;
     bool json;           /* output for programs */
-    bool quiet;          /* a call that fails says nothing: client.error has it */
+    bool quiet;          /* failed calls print nothing: see client.error */
     bool terminal;       /* standard output is one */
-    bool repeats;        /* calls change nothing: one whose connection is lost is made once more */
-    bool may_halve;      /* a refusal for limits.batch_jobs is not said: see limits.h */
+    bool repeats;        /* calls change nothing: after a lost connection they are repeated once */
+    bool may_halve;      /* a refusal for limits.batch_jobs is not printed: see limits.h */
     bool over_limit;     /* the last refusal was for that */
     int refused_status;  /* of the last refusal */
     const char *header;  /* sent with the next calls, a whole line; NULL: none */
-    const char *expects; /* the code of a refusal that is not said either; NULL: none */
-    const char *state_hint; /* said in place of the server's words, if a job is in another state
-                               than the call needs; NULL: those */
+    const char *expects; /* the code of another refusal that is not printed; NULL: none */
+    const char *state_hint; /* printed instead of the server's text if a job is in a wrong state for
+                               the call; NULL: the server's */
     int64_t timeout_us;     /* to connect, and for an answer */
-    int64_t wait_us;        /* that the server may take on top, because it was asked to wait */
+    int64_t wait_us;        /* additional time for a call in which the server waits */
     const struct option *options; /* of the command */
     const char
         *given[GIVEN_ROOM]; /* by an option's place there: the value that it was given last */
-    json_t *limits;         /* what limits.h knows of the server */
-    bool limits_asked;
+    json_t *limits;         /* the server's limits, for limits.h */
+    bool limits_read;
     bool has_client;
     struct client client;
 };
@@ -77,12 +77,12 @@ struct cli {
     }
 
 /*
- * getopt_long with the common options dealt with; -1 at the end. Options and words may be mixed,
- * but before the command, where the first word ends them and 'h' comes back to the caller.
+ * getopt_long() that handles the common options itself; -1 at the end. Options and words may be
+ * mixed, but before the command, where the first word ends them and 'h' is returned to the caller.
  */
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options);
 
-/* Says what is wrong on standard error, with a hint at --help, and ends the program. */
+/* Prints what is wrong on standard error, with a hint at --help, and ends the program. */
 _Noreturn void cli_usage(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
@@ -94,10 +94,9 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
 /* A value that is not UTF-8 is bad usage, too. */
 void cli_utf8(const struct cli *cli, const char *option, const char *text);
 /*
- * The value as a string of JSON, never NULL. For what is given on the command line it takes the
- * place of json_string(), which is NULL for a text that is not UTF-8: json_object_set_new() then
- * leaves the member out, and a finish without its lease, or a restore without its id, would be
- * asked for.
+ * The value as a string of JSON, never NULL. Use it for texts of the command line instead of
+ * json_string(), which is NULL for a text that is not UTF-8: json_object_set_new() would then leave
+ * the member out, for example the lease of a finish.
  */
 json_t *cli_string(const struct cli *cli, const char *option, const char *text);
 
@@ -111,14 +110,14 @@ void cli_message(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same, also while cli->quiet. */
 void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A store or backup that cannot be opened, as errno says: says it. An exit code. */
+/* Prints why a store or backup cannot be opened, by errno. Returns an exit code. */
 int cli_cannot_open(const struct cli *cli, const char *path);
 
 /*
- * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with
- * the option that is at fault and the limit's value, and is the exit code; EXIT_DONE: *out_answer
- * is the answer, to be json_decref-ed, or NULL (204). In it a job's body that is no string is the
- * string "body_json": see raw_json.h.
+ * Calls the server, and takes ownership of `body` (may be NULL). A refusal is printed on standard
+ * error, with the option that is at fault and the limit's value, and is the exit code; EXIT_DONE:
+ * *out_answer is the answer, to be json_decref-ed, or NULL (204). A job's body in it that is not a
+ * string is the string "body_json": see raw_json.h.
  */
 int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
              json_t **out_answer);
@@ -129,13 +128,13 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
  * members that are there twice). Borrowed until the next call; empty: 204.
  */
 int cli_call_raw(struct cli *cli, struct client_request *request, struct bytes *out_body);
-/* Says a refusal of a call, or of one item of it; its exit code. `problem`: NULL if there is none.
- */
+/* Prints a refusal of a call, or of one item of it, and returns its exit code. `problem`: NULL if
+ * there is none. */
 int cli_refusal(struct cli *cli, int status, const json_t *problem);
 /* `before`, the part with everything odd escaped, `after`: to be freed by the caller. */
 char *cli_target(const char *before, const char *part, const char *after);
-/* For a command whose only word is a job's id: GETs what lies `after` the job's URL. Exit code and
-   answer as of cli_call(). */
+/* For a command whose only word is a job's id: GETs the job's URL followed by `after`. Exit code
+ * and answer as of cli_call(). */
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer);
 
 /* One line of JSON on standard output. A job's body is as the server sent it. */

@@ -31,7 +31,7 @@ static enum err invalid(struct client *client, const char *what, const char *why
     return ERR_INVALID;
 }
 
-/* On this machine: no proxy is asked, whatever the environment says. */
+/* Is the host this machine? Then no proxy is used, whatever the environment says. */
 static bool is_loopback(const char *host)
 {
     struct in_addr four;
@@ -220,7 +220,7 @@ static void set_defaults(struct client *client)
     SET(client, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     SET(client, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(client, CURLOPT_PATH_AS_IS, 1L);    /* a topic may be called ".." */
-    SET(client, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll says nothing for minutes */
+    SET(client, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll is silent for minutes */
     SET(client, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     SET(client, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     SET(client, CURLOPT_WRITEFUNCTION, on_body);

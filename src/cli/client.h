@@ -26,7 +26,7 @@ struct client_options {
         *url; /* "http[s]://[USER:PASSWORD@]HOST[:PORT][/PREFIX]", "HOST[:PORT]", "unix:PATH" */
     const char *user;   /* "NAME:PASSWORD" for basic authentication; before one in the URL */
     const char *token;  /* bearer token; before any user */
-    const char *cacert; /* PEM files: whom to trust instead of the system's authorities, */
+    const char *cacert; /* PEM files: the authorities to trust instead of the system's, */
     const char *cert;   /* the client's own certificate, */
     const char *key;    /* and its key, if it is not in the same file */
     bool insecure;      /* the server's certificate is not checked */
@@ -68,14 +68,13 @@ struct client_answer {
     struct bytes body;
 };
 
-/* ERR_INVALID: `options` are no way to a server; client->error says why. Connects to nothing yet.
- */
+/* ERR_INVALID: `options` are invalid; client->error says why. Connects to nothing yet. */
 enum err client_init(struct client *client, const struct client_options *options) MUST_USE;
 void client_fini(struct client *client);
 
 /*
- * ERR_IO: could not connect, the connection broke, no whole answer came within the time, or what
- * came is no HTTP; client->error says which, and what to do. Any status is OK.
+ * ERR_IO: could not connect, the connection broke, no complete answer came within the time, or it
+ * was not HTTP; client->error says which, and what to do. Any status is OK.
  */
 enum err client_call(struct client *client, const struct client_request *request,
                      struct client_answer *out_answer) MUST_USE;

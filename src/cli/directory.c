@@ -47,7 +47,7 @@ bool directory_make(const char *path)
         (void)close(parent_fd);
     }
     if (fd >= 0)
-        (void)close(fd); /* whoever opens it next says why it cannot be */
+        (void)close(fd); /* the next open() reports why */
     return true;
 }
 
@@ -67,7 +67,8 @@ bool directory_within(const char *path, const char *directory)
     char *outer = realpath(directory, NULL), *inner = realpath(path, NULL);
     struct buf above = {0};
     buf_add_str(&above, path);
-    while (!inner && above.len) { /* of what is not there yet, the nearest directory above */
+    while (!inner &&
+           above.len) { /* of a path that does not exist, the nearest directory above it */
         while (above.len && above.at[above.len - 1] == '/')
             above.len--;
         while (above.len && above.at[above.len - 1] != '/')

@@ -1,16 +1,16 @@
-/* What commands that are given directories look at before they touch any. They wait for disks. */
+/* Checks of directories that commands are given, before they change any. They wait for disks. */
 #ifndef LATERD_CLI_DIRECTORY_H
 #define LATERD_CLI_DIRECTORY_H
 
 #include <stdbool.h>
 
-/* A path that is a directory, whoever's it is. */
+/* Is the path a directory? */
 bool directory_there(const char *path);
-/* The same, and it can be listed; else errno says why not. */
+/* Is it a directory that can be listed? False: errno says why. */
 bool directory_readable(const char *path);
 /* Is there nothing in the directory, or no directory at all? */
 bool directory_empty(const char *path);
-/* Makes the directory, durably, if it is not there; not those above it. False: errno says why. */
+/* Makes the directory, durably, if it does not exist; not those above it. False: errno says why. */
 bool directory_make(const char *path);
 /* Is there a manifest or a segment? Also true if it cannot be listed: opening it will say why. */
 bool directory_has_store(const char *path);

@@ -13,8 +13,8 @@ struct finish_job {
 };
 
 /*
- * Tries each of them. What was refused is said with its id, and the first refusal is the exit
- * code; a call that failed ends it. `done` (may be NULL) gets the ids of those that are finished.
+ * Tries each of them. Refusals are printed with their ids, and the first one is the exit code; a
+ * call that failed ends it. `done` (may be NULL) gets the ids of those that are finished.
  */
 int finish_jobs(struct cli *cli, const struct finish_job *jobs, size_t count,
                 void (*done)(const char *id));

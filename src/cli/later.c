@@ -120,7 +120,7 @@ static const struct command *command_named(const char *name)
     return NULL;
 }
 
-/* What other queues call it, or what was probably meant. */
+/* An unknown command: suggests the one that other queues call so, or one with a similar name. */
 _Noreturn static void no_command(const struct cli *cli, const char *word)
 {
     static const struct {
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` is an error like others */
     access_init(&cli.access);
     (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */
-    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* what the server says is UTF-8, for text_width() */
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* the server's texts are UTF-8, for text_width() */
     general_options(&cli, argc, argv);
     if (optind >= argc) {
         help(stderr);

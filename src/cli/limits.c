@@ -6,19 +6,19 @@
 
 enum {
     USUAL = 1000,      /* limits.batch_jobs, if it was not changed */
-    SMALL_BODY = 65536 /* bytes: not asked about */
+    SMALL_BODY = 65536 /* bytes: smaller bodies are not checked */
 };
 
-/* Asks without messages: what fails here fails in the next call as well, and is reported then. */
+/* Calls without messages: an error here will be one in the next call, and reported then. */
 static const json_t *answer_of(struct cli *cli)
 {
-    if (cli->limits_asked)
+    if (cli->limits_read)
         return cli->limits;
     bool quiet = cli->quiet;
     cli->quiet = true;
     int code = cli_call(cli, "GET", "/v1/limits", NULL, &cli->limits);
     cli->quiet = quiet;
-    cli->limits_asked = code != EXIT_UNREACHABLE; /* `later top` waits for a server */
+    cli->limits_read = code != EXIT_UNREACHABLE; /* `later top` waits for a server */
     return cli->limits;
 }
 

@@ -1,7 +1,6 @@
 /*
- * JSON of users, kept as it was written, beside jansson, which would change it: numbers beyond 64
- * bits are an error to it, 1.10 becomes 1.1000000000000001, and of two members with one name the
- * last stays. Nothing here looks at a clock or at the terminal.
+ * JSON of users, kept as it was written. jansson would change it: numbers beyond 64 bits are an
+ * error, 1.10 becomes 1.1000000000000001, and of two members with one name the last stays. Pure.
  */
 #ifndef LATERD_CLI_RAW_JSON_H
 #define LATERD_CLI_RAW_JSON_H
@@ -28,9 +27,9 @@ void raw_json_add_line(struct buf *out, struct bytes text);
 bool raw_json_merge(struct buf *out, struct bytes line, const json_t *fields);
 
 /*
- * Appends an answer of /v1 in which each body of a job that is no string has become the string
- * "body_json", for jansson: of the answer itself, if that is a job, and of its "jobs". An answer
- * that is not JSON is appended as it is. O(length)
+ * Appends an answer of /v1 for jansson: in it each body of a job that is not a string is replaced
+ * by the string "body_json", in the answer itself, if it is a job, and in its "jobs". An answer
+ * that is not JSON is appended unchanged. O(length)
  */
 void raw_json_pack_bodies(struct buf *out, struct bytes answer);
 

@@ -5,11 +5,12 @@
 enum {
     SEGMENT_BYTES = 16 * 1024 * 1024, /* laterd's own default; it takes any */
     TURN_BYTES = 1024 * 1024,         /* appended before the disk gets them */
-    HISTORY_TURN_BYTES = 64 * 1024,   /* of history: what a turn can put into a file meanwhile */
+    HISTORY_TURN_BYTES = 64 * 1024,   /* of history: a turn can write so much to a file meanwhile */
 };
-#define HISTORY_US (INT64_C(36500) * 86400 * 1000000) /* who opens the store says for how long */
+/* The server that opens the store sets the real limit. */
+#define HISTORY_US (INT64_C(36500) * 86400 * 1000000)
 
-/* ---- what the store tells ---- */
+/* ---- callbacks of the store ---- */
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
@@ -88,7 +89,7 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
 enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
                                 int64_t now_us)
 {
-    target->history_told++;
+    target->history_given++;
     target->history_logged += !store_full(target->store);
     store_history_add(target->store, happening);
     target->pending += 64 + happening->id.len + happening->topic.len + happening->note.len;
@@ -98,8 +99,8 @@ enum err salvage_target_history(struct salvage_target *target, const struct happ
 }
 
 /*
- * What happened and did not come to a full log may be in a file all the same, or be lost with the
- * memory: how it ended is known to the next opening only. If that fails, what is certain.
+ * Entries that a full log had no room for may be in a file, or lost with the memory: only the next
+ * opening finds out. If that fails, returns the certain number.
  */
 static uint64_t history_found(struct salvage_target *target, uint64_t certain, int64_t now_us)
 {
@@ -130,8 +131,8 @@ enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
     enum err err = store_verify(target->disk, watcher, &counts);
     if (err || counts.bad || counts.live_jobs != jobs)
         return ERR_CORRUPT;
-    bool all = target->history_logged == target->history_told && stats.history_lost == 0;
+    bool all = target->history_logged == target->history_given && stats.history_lost == 0;
     target->history_kept =
-        all ? target->history_told : history_found(target, counts.history_entries, target->now_us);
+        all ? target->history_given : history_found(target, counts.history_entries, target->now_us);
     return OK;
 }

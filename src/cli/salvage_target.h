@@ -14,7 +14,7 @@ struct salvage_target {
     uint64_t seq_first;
     size_t pending;          /* bytes appended since the disk last got some */
     int64_t now_us;          /* when it was opened */
-    uint64_t history_told;   /* by salvage_target_history() … */
+    uint64_t history_given;  /* by salvage_target_history() … */
     uint64_t history_logged; /* … those of them that the log had room for … */
     uint64_t history_kept;   /* … and, after salvage_target_close(), that are in the store */
     bool failed;
@@ -28,7 +28,7 @@ struct salvage_start {
     int64_t now_us;
 };
 
-/* ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_error says more. */
+/* Creates the store. ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_error says more. */
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
                              struct store_error *out_error) MUST_USE;
 
@@ -44,9 +44,9 @@ enum err salvage_target_history(struct salvage_target *target, const struct happ
                                 int64_t now_us) MUST_USE;
 
 /*
- * Writes what is left and closes the store; then reads every byte of it. OK: it is sound and holds
- * `jobs` jobs. ERR_STORE_FAILED: a write failed. ERR_CORRUPT: it does not hold them; `say` told
- * why.
+ * Writes the rest and closes the store; then reads every byte of it. OK: it is intact and holds
+ * `jobs` jobs. ERR_STORE_FAILED: a write failed. ERR_CORRUPT: it does not hold them; `say` got the
+ * reason.
  */
 enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
                               const struct store_watcher *watcher) MUST_USE;

@@ -1,8 +1,8 @@
 /*
  * Takes over the terminal for a while: the alternate screen without a cursor, keys as they are
- * pressed. However the program ends, the terminal is restored; a stopped program (Ctrl-Z)
- * gives it back as well, and takes it again when it goes on. There is one terminal, so all of this
- * is one static thing.
+ * pressed. The terminal is restored when the program ends in any way; a stopped program (Ctrl-Z)
+ * gives it back, too, and takes it again when it continues. There is one terminal, so the state is
+ * static.
  */
 #ifndef LATERD_CLI_SCREEN_H
 #define LATERD_CLI_SCREEN_H
@@ -15,11 +15,11 @@ struct screen_size {
 
 enum screen_event {
     SCREEN_TIME,    /* nothing happened in the time */
-    SCREEN_RESIZED, /* or went on after a stop: draw again */
+    SCREEN_RESIZED, /* or continued after a stop: draw again */
     SCREEN_QUIT,    /* q was pressed, or there is no terminal any more */
 };
 
-/* Of standard output's terminal; 80 columns and 24 lines if nobody knows. */
+/* The size of standard output's terminal; 80 columns and 24 lines if it is unknown. */
 struct screen_size screen_size(void);
 
 void screen_begin(void); /* SIGINT ends the program with 0, SIGTERM and SIGHUP with 128 and more */
@@ -33,8 +33,8 @@ bool screen_quits(void);
 int screen_keys(void);
 
 /*
- * A page as what has to be written to show it on a screen of that size: lines are cut at its
- * edge, never within a character, and each wipes what was behind it.
+ * Appends the bytes that show a page on a screen of that size: lines are cut at its edge, never
+ * within a character, and each overwrites the old one.
  */
 void screen_frame(struct bytes page, struct screen_size size, struct buf *out);
 

@@ -91,7 +91,7 @@ void show_lateness(const json_t *object, int label_width, struct buf *out)
         for (size_t j = 0; j < sizeof(percentiles) / sizeof(percentiles[0]); j++) {
             char room[TEXT_ROOM];
             double ms = json_number_value(json_object_get(span, percentiles[j]));
-            /* 0 is none: what is measured is above its bucket's least bound. */
+            /* 0: no value was measured, since values are above their bucket's lower bound. */
             buf_addf(out, "  %s %s", percentiles[j],
                      ms > 0 ? duration_text((int64_t)(ms * 1000), room) : "-");
         }

@@ -1,6 +1,6 @@
 /*
- * How jobs look to people. Takes the server's JSON as it is: a field that is missing is left
- * out, so an older or newer server still shows.
+ * Shows jobs as text for people. A field that is missing in the server's JSON is left out, so that
+ * older and newer servers can be shown.
  */
 #ifndef LATERD_CLI_SHOW_H
 #define LATERD_CLI_SHOW_H
@@ -15,8 +15,8 @@ void show_value(const json_t *object, const char *key, struct buf *out);
 uint64_t show_count(const json_t *object, const char *key);
 
 /*
- * What is wrong with a line of a batch, without the server's "line 3: " before it: that counts the
- * lines of the batch, which are not those of anybody's file.
+ * The error of a line of a batch, without the server's "line 3: " before it, because that is the
+ * number in the batch, not in the user's file.
  */
 void show_line_problem(const json_t *problem, struct buf *out);
 

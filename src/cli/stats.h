@@ -8,8 +8,8 @@
 
 enum { STATS_TOTALS = 8 };
 
-/* What is remembered from one look to the next, for rates. Zeroed: there was none. */
-struct stats_look {
+/* Totals of the previous call, for rates. Zeroed: there was none. */
+struct stats_sample {
     uint64_t totals[STATS_TOTALS];
     int64_t at_ms;
     bool valid;
@@ -17,9 +17,9 @@ struct stats_look {
 
 /* `columns` is how wide the lines may be; 0: as they like. A narrow terminal gets shorter counts.
  */
-void stats_add(struct buf *out, const json_t *stats, const struct stats_look *before,
+void stats_add(struct buf *out, const json_t *stats, const struct stats_sample *before,
                unsigned columns);
-/* For the rates of the next look: takes over the totals and the server's time. */
-void stats_remember(struct stats_look *look, const json_t *stats);
+/* Keeps the totals and the server's time for the rates of the next call. */
+void stats_remember(struct stats_sample *look, const json_t *stats);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Words for people: durations, counts and sizes as text, tables with aligned columns.
- * Pure: no clock, no terminal; what is written goes to a buf.
+ * Text for people: durations, counts and sizes, tables with aligned columns. Pure: no clock, no
+ * terminal; output goes to a buf.
  */
 #ifndef LATERD_CLI_TEXT_H
 #define LATERD_CLI_TEXT_H
@@ -25,7 +25,7 @@ const char *duration_text(int64_t us, char *room);
 const char *count_text(uint64_t count, char *room); /* "1,234,567" */
 const char *size_text(uint64_t bytes, char *room);  /* "12.3 MiB" */
 
-/* What stands behind a noun of which there are so many: "1 job", "2 jobs". */
+/* The ending of a noun after a count: "1 job", "2 jobs". */
 static inline const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
@@ -83,7 +83,7 @@ struct table {
 
 void table_cell(struct table *table, struct bytes text); /* made safe for terminals */
 void table_cell_str(struct table *table, const char *text);
-void table_write(struct table *table, struct buf *out); /* and is empty then, but for the widths */
+void table_write(struct table *table, struct buf *out); /* empties it, but keeps the widths */
 void table_fini(struct table *table);
 
 #endif

@@ -8,7 +8,7 @@ enum { ROWS_USUAL = 20, NAME_LEAST = 8, COLUMNS_WIDE = 100, COLUMNS = 8 };
 
 /* ---- the busiest topics ---- */
 
-/* What goes on in a topic now, by the server's figures of the last ten seconds. */
+/* A topic's activity, by the server's figures of the last ten seconds. */
 static double activity_of(const json_t *topic)
 {
     const json_t *rates = json_object_get(topic, "rates");

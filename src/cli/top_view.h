@@ -1,6 +1,6 @@
 /*
- * What `later top` shows, as text: the server's figures and the busiest topics. Pure: it is told
- * how large the screen is.
+ * The text of `later top`: the server's figures and the busiest topics. Pure: the size of the
+ * screen is an argument.
  */
 #ifndef LATERD_CLI_TOP_VIEW_H
 #define LATERD_CLI_TOP_VIEW_H
@@ -21,9 +21,9 @@ void busiest_fini(struct busiest *busiest);
 
 struct top_view {
     const json_t *stats;
-    struct stats_look before;
+    struct stats_sample before;
     const struct busiest *busiest;
-    uint64_t seen; /* topics that were looked at to find them */
+    uint64_t seen; /* topics that were examined to find them */
 };
 
 /*

@@ -34,7 +34,7 @@ static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
                   (unsigned long long)(all_bytes >> 20));
 }
 
-/* A member for each count, in the order they are told. */
+/* A member for each count, in the order of the text output. */
 static json_t *counts_json(const struct store_counts *counts, enum err err)
 {
     return json_pack(
@@ -69,7 +69,7 @@ static void print_counts(const struct cli *cli, const struct store_counts *count
                  plural(counts->jobs), far, (unsigned long long)counts->live_jobs);
 }
 
-/* Does a job that lives, or what is set of a topic, depend on what is damaged? */
+/* Prints whether live jobs or settings of topics depend on what is damaged. */
 static void report_damage(const struct cli *cli, const char *directory,
                           const struct store_counts *counts)
 {
@@ -112,7 +112,7 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
         cli_message(cli, "a server has %s open: stop it, or verify a copy", directory);
         return EXIT_CONFLICT;
     }
-    if (err == ERR_NOT_FOUND) { /* which was said */
+    if (err == ERR_NOT_FOUND) { /* which was printed */
         if (cli->json && !out_counts)
             (void)puts("{\"ok\":false}");
         return EXIT_NOTHING;

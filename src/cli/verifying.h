@@ -1,5 +1,4 @@
-/* The check of a store's every byte, with what it finds on standard error: of verify, backup,
- * restore. */
+/* Verifies a store and prints the findings on standard error, for verify, backup and restore. */
 #ifndef LATERD_CLI_VERIFYING_H
 #define LATERD_CLI_VERIFYING_H
 

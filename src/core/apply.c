@@ -167,7 +167,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
     core_forget(core, number);
 }
 
-/* A reservation that nobody got anything of does not count. */
+/* Undoes the count of a reservation that was never delivered. */
 static void uncount_reserve(struct job *job)
 {
     if (job->reserves > 0 && job->reserves < UINT16_MAX)

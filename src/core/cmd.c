@@ -1,5 +1,5 @@
 /*
- * What is known of commands without a queue: one row for each kind.
+ * The traits of commands: one row for each kind.
  */
 #include "core/cmd.h"
 

@@ -102,20 +102,21 @@ struct cmd_push {
      * that is not known.
      */
     uint64_t restore;
-    bool written; /* with `restore`: the journal's row already says all of this, so the push is not
-                     written to it */
+    bool written; /* with `restore`: the journal's row has the job already, so the push need not be
+                     journaled */
     /* Not 0: a restored job that had this number and no id. If the job of this
        number lives, the push changes nothing, as with IF_EXISTS_KEEP. */
     uint64_t number;
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
     struct bytes body;
-    /* What a delivery must know besides the body: target, key, headers. Opaque to engines, kept as
-       long as the job, and shown with its body. Up to JOB_PROPERTIES_MAX; may be empty. */
+    /* What a delivery needs besides the body: target, key, headers. Opaque to engines, kept as long
+     * as the job, and shown with its body. Up to JOB_PROPERTIES_MAX; may be empty. */
     struct bytes properties;
     const int64_t *retry_us; /* each at least 0 */
     uint8_t retry_count;     /* 0 = no schedule: again at once, without a limit */
-    /* For server/door.h, which fills in what the topic's settings say. Engines ignore these: */
+    /* For server/door.h, which sets missing fields by the topic's settings. Engines ignore
+       these: */
     bool retry_given;    /* its client gave a schedule, maybe an empty one */
     bool ttr_is_default; /* its client gave no ttr */
     bool own_target;     /* its properties name a URL to send this job to */
@@ -153,7 +154,7 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     uint64_t lease;  /* 0 = not given */
     bool is_done;    /* DELETE: counted as finished, because its work is done */
     bool bound;      /* RESERVE_JOB: as in cmd_reserve; … */
-    struct bytes by; /* … so is this, but that it is borrowed like all else */
+    struct bytes by; /* … also written; borrowed like all others */
     bool history; /* GET: the history of all jobs that had this id, also if the last one has ended.
                      NOT_FOUND: no history is known */
     bool if_free; /* DELETE without a lease: fails if the job is reserved */
@@ -169,7 +170,7 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     bool has_delay;     /* RELEASE: due_us is given (else the retry schedule decides) */
     bool has_priority;  /* RELEASE, BURY, RESCHEDULE */
     bool has_due;  /* RESCHEDULE. RUN: only if the job's due time equals due_us (to DUE_SAME_US), so
-                      that a job that somebody has rescheduled meanwhile does not run early */
+                    * that a job that was  rescheduled meanwhile does not run early */
     bool has_body; /* RESCHEDULE */
     bool has_ttr;  /* TOUCH: run for ttr_us from now */
     uint32_t priority;
@@ -185,13 +186,14 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
 
 struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     struct bytes topic; /* of TOPICS: start after this name; of DUE: empty */
-    uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
-    bool stats;         /* TOPICS: with statistics over all topics, see reply; an engine that
-                           must look at all topics for them shows all, whatever `max` is */
-    bool due_within;    /* TOPICS with stats: also counts jobs due within 1 min … 1 day */
-    bool brief;         /* TOPIC: without next_due_us, which may take a long search */
-    bool in_use;        /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
-    bool must_exist;    /* PAUSE: NOT_FOUND if there is no such topic; else it is made */
+    uint32_t max;    /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: maximal number of jobs or topics; at
+                        least 1 */
+    bool stats;      /* TOPICS: with statistics over all topics, see reply; an engine that
+                        must look at all topics for them shows all, whatever `max` is */
+    bool due_within; /* TOPICS with stats: also counts jobs due within 1 min … 1 day */
+    bool brief;      /* TOPIC: without next_due_us, which may take a long search */
+    bool in_use;     /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
+    bool must_exist; /* PAUSE: NOT_FOUND if there is no such topic; else it is made */
     /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
@@ -204,10 +206,10 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     struct bytes settings;
     bool if_empty;    /* REMOVE_TOPIC, for server/clearing.c: not if it holds jobs */
     bool if_version;  /* CONFIGURE_TOPIC: only if the settings have this version; else ERR_VERSION.
-                         To take away what is not there is no change, and no error */
+                       * Removing settings that do  not exist is no change, and no error */
     uint64_t version; /* 0: only if it has none */
     const int64_t *until_us; /* DUE: these times, none before the one in front of it … */
-    uint32_t until_count;    /* … so many: 1 … DUE_TIMES_MAX */
+    uint32_t until_count;    /* … number of them: 1 … DUE_TIMES_MAX */
 };
 
 struct cmd {
@@ -226,7 +228,7 @@ static inline bool cmd_keeps_note(const struct cmd *cmd)
     return cmd->kind == CMD_BURY || (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_ASKED);
 }
 
-/* What is kept of a failed attempt. */
+/* The note of a failed attempt. */
 struct job_note {
     int64_t at_us;
     uint16_t code;
@@ -240,7 +242,7 @@ struct job_view {
     enum job_state state;
     uint32_t priority;
     int64_t due_us;
-    uint32_t delay_s; /* asked for by its last push or release; statistics, no promise */
+    uint32_t delay_s; /* the delay in its last push or release, for statistics */
     int64_t until_us; /* RESERVED only */
     int64_t ttr_us;
     int64_t created_us;
@@ -259,8 +261,8 @@ struct job_view {
     struct bytes content_type; /* filled in by the engine, for RESERVE and GET */
     struct bytes body;
     struct bytes properties; /* the same */
-    /* Of the last note, if there is one: all views have these two, but FINISH's and DELETE's, with
-       whose jobs the notes end. */
+    /* Of the last note, if there is one; in all views except FINISH's and DELETE's, whose jobs have
+     * lost their notes. */
     uint16_t last_code;
     int64_t last_note_us;         /* 0: there is none */
     const struct job_note *notes; /* GET, filled in by the engine: the last ones, oldest first */
@@ -282,7 +284,7 @@ struct topic_view {
     /* In the last whole ten seconds: */
     uint32_t pushed_10s, reserved_10s, finished_10s;
     const struct lateness *lateness;
-    /* Of one topic, filled in by the server, from what the engine has told its observer: */
+    /* Of one topic, set by the server, which observes the engine's settings: */
     struct bytes settings; /* JSON, or empty */
     uint64_t version;      /* of them */
     const char *held;     /* why nothing is sent to its target now; NULL: jobs are sent, or there is
@@ -305,8 +307,8 @@ struct reply_hold {
 
 struct reply {
     enum err err;
-    const char *why; /* with an error: what err_text() does not say, a clause for people, such as
-                        the value and its limit; or NULL */
+    const char *why; /* with an error: details that err_text() lacks, a clause for people, such as
+                      * the value and its limit; or NULL */
     enum cmd_kind kind;
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept;            /* PUSH with IF_EXISTS_KEEP: the job was there already */

@@ -13,7 +13,7 @@ _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the
 enum {
     DELAY_STEP_NS = 1200,
     LEASE_STEP_NS = 2000,
-    HUNGRY_US = 10 * 1000, /* so often it is asked whether far jobs that are waited for may come */
+    HUNGRY_US = 10 * 1000, /* between checks for memory for far jobs that are waited for */
 };
 
 static int64_t due_of(const void *ctx, const void *item)
@@ -154,12 +154,12 @@ static bool promote_due(struct core *core, uint32_t *budget)
         core_unlink_popped(core, job);
         if (core_depart_due(core, number))
             continue;
-        job->leaving = false; /* what is ready leaves for other slices */
+        job->leaving = false; /* ready jobs go to other slices */
         core_link(core, number, JOB_READY);
     }
 }
 
-/* Reservations whose ttr ran out: a failed attempt. No answer waits for its event. */
+/* Ends reservations whose ttr ran out, as failed attempts. No answer waits for their events. */
 static bool end_leases(struct core *core, uint32_t *budget)
 {
     for (;;) {

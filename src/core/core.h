@@ -313,14 +313,14 @@ bool core_front_retry(struct core *core);
 bool core_front_first(struct core *core, struct bytes topic, uint64_t *out_seq,
                       uint64_t *out_where);
 /*
- * The places where the record of a far job of this name may lie; only reading the records tells.
+ * The places where the record of a far job of this name may lie; only reading the records decides.
  * Returns how many. O(1).
  */
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
 /*
  * As core_far_find(), for a name that no job in memory has; 0 if one has it. `is_new` is a hint
- * where to look first: true = most likely no job has this name. O(1).
+ * where to search first: true = most likely no job has this name. O(1).
  */
 uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool is_new,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
@@ -356,10 +356,9 @@ enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t
    remaining work, milliseconds with a hundred million jobs. ERR_CORRUPT: a job came twice. */
 enum err core_far_end(struct core *core, bool *out_more) MUST_USE;
 /*
- * Closing: appends one part of an image of everything that is known of jobs whose records lie in
- * slices to `out`, for the next start (docs/disk-format.md). All parts are asked for in order, with
- * no other call between them. False: no image can be made now, or the memory limit is reached; ask
- * for no more parts.
+ * Closing: appends one part of an image of all jobs whose records lie in slices to `out`, for the
+ * next start (docs/disk-format.md). Call it for all parts in order, with no other call between
+ * them. False: no image can be made now, or the memory limit is reached; request no more parts.
  */
 enum { CORE_FAR_IMAGE_PARTS = 98 };
 bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
@@ -429,7 +428,7 @@ void core_totals(const struct core *core, struct core_totals *out_totals);
 
 /*
  * How many delayed jobs in memory are due at or before each of these times. An estimate for large
- * numbers, exact for small ones (see wheel_count_until()). O(times * wheel slots); looks at some
+ * numbers, exact for small ones (see wheel_count_until()). O(times * wheel slots); visits some
  * thousand jobs at most.
  */
 void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *out_counts,

@@ -11,16 +11,17 @@
  *
  * Invariants
  * C1 A job is linked where its state says: DELAYED in the wheel `delays`, READY in its topic's
- * heap, RESERVED in the wheel `leases`, BURIED in its topic's list. core_link() adds it there,
+ *    heap, RESERVED in the wheel `leases`, BURIED in its topic's list. core_link() adds it there,
  *    core_unlink() removes it, and both keep the counts. During replay, until core_replayed(), jobs
  *    are linked nowhere.
  * C2 A job is READY only from its due time on. Once the clock has reached that (job::was_due), this
  *    is true until the job gets another due time, even if the clock is set back over a restart. So
- * a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given
- * once. A job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is
- * emitted to the sink before its command is answered. C5 A far job is counted as DELAYED, READY or
- * BURIED, and is in core::far by its number and its id. It is neither in the pool nor in a wheel,
- * heap or list. A READY one has an entry in its topic's `far_ready`, or in far_jobs::unread.
+ *    a waiting job is READY if it was due or is due now, else DELAYED.
+ * C3 A lease number is given once. A job has a lease if, and only if, it is RESERVED.
+ * C4 Every change that must survive is emitted to the sink before its command is answered.
+ * C5 A far job is counted as DELAYED, READY or BURIED, and is in core::far by its number and its
+ *    id. It is neither in the pool nor in a wheel, heap or list. A READY one has an entry in its
+ *    topic's `far_ready`, or in far_jobs::unread.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -45,7 +46,7 @@ struct wait_link {
     uint32_t waiter;
 };
 
-/* What a reserve asks for, except its topics. */
+/* The options of a reserve, without its topics. */
 struct wanted {
     uint32_t max;
     bool listed_order;
@@ -194,8 +195,8 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
 }
 
 /*
- * Has the timing wheel room for the number of one more job? Asked before a job is taken: a job of
- * one size may need a new chunk while chunks of all other sizes have room.
+ * Has the timing wheel room for the number of one more job? Must be checked before a job is
+ * created: a job of one size may need a new chunk while chunks of all other sizes have room.
  */
 static inline bool core_has_free_number(const struct core *core)
 {
@@ -268,7 +269,7 @@ struct stored core_retire_unlogged(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
-struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
+struct job_view *core_views(struct core *core, uint32_t count); /* room for `count` views */
 void core_reply(struct core *core, void *ctx, const struct reply *reply);
 void core_reply_err(struct core *core, enum cmd_kind kind, void *ctx, enum err err);
 void core_reply_job(struct core *core, enum cmd_kind kind, void *ctx, const struct job *job);
@@ -321,7 +322,7 @@ static inline uint32_t core_topic_first(const struct topic *topic, enum job_stat
     return state == JOB_READY ? ready_heap_first(&topic->ready) : topic->buried_first;
 }
 
-/* What a CMD_LIST's cursor is of. */
+/* Identifies the listing that a CMD_LIST's cursor belongs to. */
 static inline struct listing core_listing(struct bytes topic, enum job_state state, bool backwards)
 {
     return (struct listing){
@@ -415,8 +416,8 @@ bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t fir
 #define SCAN_HANDLE                                                                                \
     UINT32_C(0x80000000) /* in the low half of a scan's handle, and in no waiter's */
 
-/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work.
- * `after`: what the LIST's cursor says; NULL: from the start. */
+/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. `after`:
+ * the position in the LIST's cursor; NULL: from the start. */
 void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
                const struct cursor *after, void *ctx, uint64_t *out_parked);
 bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */

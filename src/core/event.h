@@ -1,7 +1,7 @@
 /*
- * What the core hands to the engine to store. An event states how things are now, not how they
- * changed, so replaying one twice, or a newer image of a job over an older one, gives the same
- * state. That allows the store to move records.
+ * The core's events, which the engine stores. An event has the new state, not the change, so
+ * replaying one twice, or a newer image of a job over an older one, gives the same state. That
+ * allows the store to move records.
  */
 #ifndef LATERD_CORE_EVENT_H
 #define LATERD_CORE_EVENT_H
@@ -38,7 +38,7 @@ struct job_now {
     struct job_counts counts;
 };
 
-/* What is known of a note besides its text. */
+/* The time and code of a note. */
 struct note_head {
     int64_t at_us;
     uint32_t number; /* of the job's notes, from 1 */
@@ -83,9 +83,8 @@ struct event {
 };
 
 /*
- * What the index needs to know of a far job. Its record stays in a slice of the store, sorted by
- * due time, until that is near, or, if the job is ready or buried, until somebody needs it. Bytes
- * are borrowed.
+ * What the index has of a far job. Its record stays in a slice of the store, sorted by due time,
+ * until that is near, or, if the job is ready or buried, until it is needed. Bytes are borrowed.
  */
 struct far_job {
     uint64_t seq;
@@ -114,8 +113,8 @@ static inline int64_t event_rank_us(const struct event *event)
 struct event_sink {
     /* Returns where the record is, if event_has_place(). */
     struct stored (*emit)(struct event_sink *sink, const struct event *event);
-    /* The record of settings or of a note at this place died; no event says so. Also called in
-       replay. May be NULL. */
+    /* The record of settings or of a note at this place died, without an event. Also called in
+     * replay. May be NULL. */
     void (*died)(struct event_sink *sink, struct stored record);
     /* Called after the event that made it so. NULL: no history of jobs is kept. */
     void (*happened)(struct event_sink *sink, const struct happening *happening);

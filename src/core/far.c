@@ -35,7 +35,7 @@ static uint64_t hash_seq(uint64_t seq)
 
 enum { PAIRS_AT_ONCE = 128 }; /* given to the index, when a store is opened */
 
-/* What the index has of the job. */
+/* The job's value in the index. */
 static uint64_t place_of(const struct far_job *job)
 {
     return job->where | (job->state == JOB_READY ? IS_READY : 0);
@@ -162,7 +162,7 @@ static void fetch_job(const struct core *core, uint32_t number)
     __builtin_prefetch(job + size_bytes - 1, 1); /* jobs do not begin where lines do */
 }
 
-/* What core_depart() changes besides the job itself. */
+/* Prefetches what core_depart() changes besides the job itself. */
 static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
 {
     const struct job *job = pool_at(&core->jobs, number);
@@ -177,7 +177,7 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
 }
 
-/* In steps, each for all of them: what one fetches tells where the next one's is. */
+/* In steps, each for all jobs: one step loads the addresses that the next one prefetches. */
 void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
 {
     uint32_t numbers[CORE_SOON_MAX];
@@ -367,7 +367,7 @@ bool core_near(struct core *core, const struct event *event)
     far.state = JOB_READY;
     core->unlogged_us = core->now_us;
     bool kept = add_places(core, &far);
-    CHECK(kept); /* as it was a moment ago */
+    CHECK(kept); /* it was found just before */
     add_entry(topic, &far);
     count_one(core, topic, &far, 1);
     return true;
@@ -635,7 +635,7 @@ uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_
     return of ? of->jobs[state] : 0;
 }
 
-/* The state of the jobs that the command goes through; JOB_GONE: none of these can be far. */
+/* The state of the jobs that the command visits; JOB_GONE: none of these can be far. */
 static enum job_state goes_through(const struct topic *topic, const struct cmd *cmd)
 {
     enum job_state state = cmd->topic.state;
@@ -662,7 +662,7 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
     struct listing listing = core_listing(cmd->topic.topic, state, backwards);
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
         cursor_read(&listing, cmd->topic.cursor, &after))
-        return false; /* the core says so */
+        return false; /* the core refuses it */
     *out_after = (struct far_after){.state = state,
                                     .due_us = after.first,
                                     .seq = after.seq,

@@ -23,20 +23,21 @@ _Static_assert((int)CORE_FAR_IMAGE_PARTS == (int)PART_ORDER + ORDER_PARTS, "core
 
 /* ---- writing ---- */
 
-/* How it is far: as the slice that its record lies in, or ready. */
+/* Its state as a far job: that of its slice, or READY. */
 static enum job_state state_as_far(const struct job *job, enum job_state of_slice)
 {
     return job->state == JOB_READY ? JOB_READY : of_slice;
 }
 
-/* As it is in the index. */
+/* Its state in the index. */
 static enum job_state state_in_index(const struct core *core, const struct job *job,
                                      enum job_state of_slice)
 {
     return core_is_far_ready(core, job->seq, job->where) ? JOB_READY : of_slice;
 }
 
-/* Those that came back count as far as long as the image is made (`add`), and then no more. */
+/* While the image is made, jobs that came back to memory count as far (`add`); afterwards no
+   more. */
 static bool count_those_in_memory(struct core *core, const struct far_places *places, bool add)
 {
     bool whole = true;
@@ -181,7 +182,7 @@ struct far_topic_counts {
     struct bytes name;
 };
 
-/* False: there is no more, or what is there cannot be. */
+/* False: there is no more, or it is invalid. */
 static bool next_topic(struct bytes *rest, struct far_topic_counts *out_topic)
 {
     if (rest->len < TOPIC_COUNTS + 2)
@@ -293,7 +294,7 @@ static void count_topic(struct core *core, const struct far_topic_counts *counts
         &(struct far_count){.state = JOB_READY, .jobs = counts->ready, .urgent = counts->urgent});
 }
 
-/* All parts have come: what the counts say becomes so. */
+/* After the last part: sets the counts of the topics. */
 static bool take_counts(struct core *core, const struct far_places *places)
 {
     struct far_taking *taking = &core->far.taking;

@@ -13,10 +13,10 @@
 enum {
     SETTLE_MAX = 128,     /* stale first entries that are removed at a time */
     SWEEP_STEPS = 4,      /* entries checked with each change, while … */
-    SWEEP_LEAST = 64,     /* … at least so many, and more than half, may be stale */
+    SWEEP_LEAST = 64,     /* … if at least this many, and more than half, may be stale */
     RESERVED_MAX = 1024,  /* when memory is short: far jobs come while fewer are reserved */
     RETRY_ENTRIES = 1000, /* a turn */
-    ENTRY_NS = 400,       /* for an entry that is looked at … */
+    ENTRY_NS = 400,       /* for an entry that is visited … */
     NEXT_NS = 150,        /* … and for finding one that comes next */
     WAITER_NS = 20,       /* for asking a waiter how many it wants */
     SHOWN_LOOKS = 8,      /* entries looked at for the first one that is not stale */
@@ -65,7 +65,7 @@ void core_front_settle(struct core *core, struct topic *topic)
     budget_spend(core->budget, (int64_t)steps * ENTRY_NS);
 }
 
-/* ---- what is to come ---- */
+/* ---- finding the next far jobs ---- */
 
 bool core_front_room(const struct core *core)
 {

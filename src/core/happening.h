@@ -36,7 +36,7 @@ struct happening {
     uint64_t lease;     /* RESERVED; else 0 */
     struct bytes id;    /* empty: the server made it */
     struct bytes topic; /* PUSHED; else empty */
-    struct bytes note;  /* RELEASED, BURIED: as cmd_job::note; RESERVED: by whom; or empty */
+    struct bytes note;  /* RELEASED, BURIED: as cmd_job::note; RESERVED: the client; or empty */
 };
 
 enum { HAPPENING_BY_MAX = 64 }; /* bytes of who reserved a job; less than JOB_NOTE_MAX */

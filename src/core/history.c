@@ -1,10 +1,10 @@
 /*
- * Reports what happens to jobs to whoever keeps their history, always after the event that made it
- * so: after a crash a report may be missing, but none is untrue.
+ * Reports what happens to jobs, for their history, always after the event: after a crash a report
+ * may be missing, but none is false.
  */
 #include "core/core_internal.h"
 
-/* Does an answer wait for it? Not for what the clock causes, nor for reservations. */
+/* Does an answer wait for it? Not if the clock caused it, nor for reservations. */
 static bool is_promised(enum happening_kind what)
 {
     return what != HAPPENED_RESERVED && what != HAPPENED_TIMED_OUT;

@@ -161,9 +161,9 @@ static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
 }
 
 /*
- * DELAYED and READY count as one here, because the clock decides between them. A job with a
- * connection's lease is hashed as it is while it is held; only when the lease has ended is the
- * digest that of a replay.
+ * DELAYED and READY count as one here, because the clock decides between them. A job with a lease
+ * of a connection is hashed as reserved while it is held; only when the lease has ended does the
+ * digest equal that of a replay.
  */
 static uint64_t digest_job(const struct core *core, const struct job *job)
 {

@@ -104,7 +104,7 @@ struct job {
     uint16_t reserves; /* struct job_counts::reserves */
     uint32_t extra;    /* what only some jobs have: see job_extra.h; 0 = nothing */
     uint32_t retry;    /* number of the retry schedule, 0 = none */
-    uint32_t delay_s;  /* as asked for by the last push or release; for statistics */
+    uint32_t delay_s;  /* the delay in the last push or release, for statistics */
     job_time_us ttr_us;
     job_time_us created_us;
     job_word where;        /* struct stored::where */

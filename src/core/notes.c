@@ -1,9 +1,9 @@
 /*
- * Notes of failed attempts: their places, what is emitted of them, and when they die.
+ * Notes of failed attempts: their places, their events, and when they die.
  *
- * A note may come before its job in the log, because the cleaner has carried the job alone, or a
- * new body has made a new record of it. So replay keeps notes whatever it knows of their jobs, and
- * core_replayed() drops those that have none.
+ * A note may come before its job in the log, because the cleaner has moved only the job's record,
+ * or a new body has made a new record of it. So replay keeps notes whether or not their jobs are
+ * known, and core_replayed() drops those without a job.
  */
 #include "core/notes.h"
 
@@ -41,7 +41,7 @@ struct job_notes *notes_find(const struct notes *notes, uint64_t seq)
     return number == MAP_NONE ? NULL : pool_at(&notes->pool, number);
 }
 
-struct job_notes *notes_get_or_create(struct notes *notes, uint64_t seq)
+static struct job_notes *get_or_create(struct notes *notes, uint64_t seq)
 {
     struct job_notes *of_job = notes_find(notes, seq);
     if (of_job)
@@ -53,7 +53,7 @@ struct job_notes *notes_get_or_create(struct notes *notes, uint64_t seq)
     return of_job;
 }
 
-void notes_remove(struct notes *notes, const struct job_notes *of_job)
+static void remove_notes(struct notes *notes, const struct job_notes *of_job)
 {
     uint32_t number = map_find(&notes->by_seq, hash_of_seq(of_job->seq), &of_job->seq);
     map_remove(&notes->by_seq, hash_of_seq(of_job->seq), number);
@@ -61,7 +61,8 @@ void notes_remove(struct notes *notes, const struct job_notes *of_job)
     pool_give(&notes->pool, number);
 }
 
-uint32_t notes_next(const struct notes *notes, uint32_t number)
+/* The number in the pool of the next job_notes at or after `number`, or POOL_NONE. */
+static uint32_t next_notes(const struct notes *notes, uint32_t number)
 {
     number = pool_next(&notes->pool, number);
     while (number != POOL_NONE &&
@@ -81,7 +82,7 @@ static void clear(struct core *core, struct job_notes *of_job, uint32_t number)
         core->sink->died(core->sink, record);
 }
 
-/* The note is there now; what is older than the last ones dies. */
+/* Adds the note's place; notes beyond the last JOB_NOTES_MAX die. */
 static void take_place(struct core *core, struct job_notes *of_job, const struct note_head *note,
                        struct stored stored)
 {
@@ -113,7 +114,7 @@ void core_note(struct core *core, struct job *job, struct bytes text, uint16_t c
 {
     if (text.len == 0 || (core->limits.memory_bytes && mem_used() > core->limits.memory_bytes))
         return;
-    struct job_notes *of_job = notes_get_or_create(&core->notes, job->seq);
+    struct job_notes *of_job = get_or_create(&core->notes, job->seq);
     struct note_head note = {.at_us = core->now_us, .number = of_job->last + 1, .code = code};
     if (note.number == UINT32_MAX)
         return; /* 136 years of one a second */
@@ -125,7 +126,7 @@ static void drop(struct core *core, struct job_notes *of_job)
 {
     for (uint32_t slot = 0; slot < JOB_NOTES_MAX; slot++)
         clear(core, of_job, slot);
-    notes_remove(&core->notes, of_job);
+    remove_notes(&core->notes, of_job);
 }
 
 void core_drop_notes(struct core *core, uint64_t seq)
@@ -137,8 +138,8 @@ void core_drop_notes(struct core *core, uint64_t seq)
 
 void core_drop_all_notes(struct core *core)
 {
-    for (uint32_t i = notes_next(&core->notes, 0); i != POOL_NONE;
-         i = notes_next(&core->notes, i + 1))
+    for (uint32_t i = next_notes(&core->notes, 0); i != POOL_NONE;
+         i = next_notes(&core->notes, i + 1))
         drop(core, pool_at(&core->notes.pool, i));
 }
 
@@ -174,7 +175,7 @@ enum err core_replay_note(struct core *core, const struct event *event)
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number != POOL_NONE)
         core_job(core, number)->has_notes = true;
-    struct job_notes *of_job = notes_get_or_create(&core->notes, event->job.seq);
+    struct job_notes *of_job = get_or_create(&core->notes, event->job.seq);
     if (event->note.number + JOB_NOTES_MAX <=
         of_job->last) { /* younger ones have taken its place */
         if (core->sink->died)
@@ -187,8 +188,8 @@ enum err core_replay_note(struct core *core, const struct event *event)
 
 void core_replayed_notes(struct core *core)
 {
-    for (uint32_t i = notes_next(&core->notes, 0); i != POOL_NONE;
-         i = notes_next(&core->notes, i + 1)) {
+    for (uint32_t i = next_notes(&core->notes, 0); i != POOL_NONE;
+         i = next_notes(&core->notes, i + 1)) {
         struct job_notes *of_job = pool_at(&core->notes.pool, i);
         if (index_find(&core->index, &(struct job_ref){.seq = of_job->seq}) == POOL_NONE)
             drop(core, of_job);
@@ -210,7 +211,7 @@ bool core_drop_unread_notes(struct core *core, uint64_t first, uint64_t end, uin
                             uint32_t budget)
 {
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
-        *cursor = notes_next(&core->notes, *cursor);
+        *cursor = next_notes(&core->notes, *cursor);
         if (*cursor == POOL_NONE)
             return false;
         struct job_notes *of_job = pool_at(&core->notes.pool, *cursor);

@@ -27,10 +27,6 @@ struct notes {
 void notes_init(struct notes *notes);
 void notes_fini(struct notes *notes);
 struct job_notes *notes_find(const struct notes *notes, uint64_t seq); /* or NULL */
-struct job_notes *notes_get_or_create(struct notes *notes, uint64_t seq);
-void notes_remove(struct notes *notes, const struct job_notes *of_job);
-/* The number in the pool of the next job_notes at or after `number`, or POOL_NONE. */
-uint32_t notes_next(const struct notes *notes, uint32_t number);
 /* The number of the oldest note that is kept. */
 static inline uint32_t notes_oldest(const struct job_notes *of_job)
 {

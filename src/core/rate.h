@@ -1,6 +1,6 @@
 /*
- * How often something happens: events counted in windows of ten seconds. What is shown is the last
- * window that is over, so a figure stands still for ten seconds and is exact.
+ * Rates: events counted in windows of ten seconds. The shown value is that of the last complete
+ * window, so it stays the same for ten seconds and is exact.
  */
 #ifndef LATERD_CORE_RATE_H
 #define LATERD_CORE_RATE_H

@@ -9,7 +9,7 @@
 
 enum {
     FIRST_CAP = 16,
-    KEEP_CAP = 64,       /* an array for so many does not shrink */
+    KEEP_CAP = 64,       /* a smaller array is never shrunk */
     DOUBLE_MAX = 1024,   /* one for more grows by a part; large ones are mapped, not copied */
     PARTS = 16,          /* such a part is a sixteenth; two of them empty are too many */
     CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
@@ -102,7 +102,7 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
              .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
-/* Gives back what a burst took: of a large one early, since the jobs that left are reserved now,
+/* Frees memory after a burst; for a large array early, because the jobs that left are reserved now,
  * which takes memory, too. */
 static __attribute__((noinline)) void cut(struct ready_heap *heap)
 {

@@ -133,7 +133,8 @@ static void begin_replay(struct core *core)
         return;
     CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
     core->replaying = true;
-    core->topics.max = UINT32_MAX; /* what was accepted once is not lost to a lower limit */
+    core->topics.max =
+        UINT32_MAX; /* topics that were accepted earlier are kept if the limit is lower now */
 }
 
 enum err core_replay(struct core *core, const struct event *event)
@@ -157,7 +158,7 @@ enum err core_replay(struct core *core, const struct event *event)
     if (number != POOL_NONE && event->kind == EVENT_GONE)
         core_job(core, number)->has_notes = false;
     if (number == POOL_NONE)
-        return OK; /* its job is gone already, further on in a log that was carried */
+        return OK; /* its job has ended already; relocated records may be out of order */
     if (event->kind == EVENT_MOVE)
         set_now(core, core_job(core, number), &event->job);
     else
@@ -187,7 +188,7 @@ bool core_has(const struct core *core, uint64_t seq, struct bytes id)
            core_has_far(core, seq, id);
 }
 
-/* What is due by the log's clock has become ready, or has ended. */
+/* Applies the log's clock: what was due by it has become ready, or has ended. */
 static void settle(struct core *core)
 {
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
@@ -210,7 +211,7 @@ void core_replay_clock(struct core *core, int64_t clock_us)
     if (clock_us == 0)
         return;
     if (clock_us < core->replay_clock_us)
-        settle(core); /* it was set back: what follows is not due by what it showed before */
+        settle(core); /* it was set back: later events must not be judged by the earlier time */
     core->replay_clock_us = clock_us;
 }
 
@@ -281,8 +282,7 @@ void core_replayed(struct core *core, int64_t now_us)
     place_pauses(core, back_us);
 }
 
-/* The record of such a job lies in a slice, where it stays: it is the move that must not be lost.
- */
+/* Relocates a MOVE of a job whose record lies in a slice, and stays there. */
 static bool relocate_move(struct core *core, const struct event *event, uint64_t where)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -320,7 +320,7 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
                           uint32_t budget)
 {
     enum {
-        EMIT_STEPS = 16,      /* as many as jobs that are only looked at */
+        EMIT_STEPS = 16,      /* counts as this many jobs that are only visited */
         NOTES_FROM = 1 << 30, /* the cursor's place in the notes, behind the jobs */
     };
     if (*cursor >= NOTES_FROM) {

@@ -102,8 +102,7 @@ static void reply_taken(struct core *core, void *ctx, uint32_t taken,
         &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views, .asked = asked});
 }
 
-/* Takes the waiter off its topics and its wheel and frees it. Its client is still to be answered.
- */
+/* Unlinks the waiter from its topics and its wheel, and frees it. The caller answers its client. */
 static void unpark(struct core *core, uint32_t number)
 {
     struct waiter *waiter = waiter_at(core, number);
@@ -364,7 +363,7 @@ bool core_end_waits(struct core *core, uint32_t steps)
         uint32_t number = wheel_pop(&core->waits, core->now_us, &steps);
         if (number == POOL_NONE)
             return steps == 0;
-        wheel_add(&core->waits, number); /* who takes it off expects it there */
+        wheel_add(&core->waits, number); /* unpark() expects it there */
         uint32_t links = waiter_at(core, number)->link_count;
         budget_spend(core->budget, TAKE_NS + (int64_t)links * TOPIC_NS);
         end_wait(core, number);

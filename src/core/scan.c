@@ -1,24 +1,24 @@
 /*
- * Commands that may look at all jobs, or change many of them: in slices, one a tick, so that no
- * turn is long. Jobs have no order by topic and due time in memory (it would cost every push), so a
+ * Commands that may visit all jobs, or change many of them: in slices, one a tick, so that no turn
+ * is long. Jobs in memory have no order by topic and due time (it would slow down every push), so a
  * page of delayed or reserved jobs is found by reading the whole pool of jobs once.
  *
- * A scan goes through steps: POOL looks at every place of the pool; HEADS takes the first job of
- * its topic and state again and again; PAGE changes the jobs that POOL has found, after which POOL
- * begins again if more are wanted than a page has room for.
+ * A scan goes through steps: POOL visits every place of the pool; HEADS takes the first job of its
+ * topic and state repeatedly; PAGE changes the jobs that POOL has found, after which POOL begins
+ * again if more are wanted than a page has room for.
  */
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/core_internal.h"
 
 enum {
-    AT_ONCE_MAX = 20000, /* jobs' places looked at within core_apply */
+    AT_ONCE_MAX = 20000, /* jobs' places visited within core_apply */
     LOOKS = 10000,       /* the same, in a tick */
     CHANGES = 250,       /* jobs changed in a tick even if the budget is spent */
     PAGE_MAX = 1000,
-    KICK_PAGE_MAX = 10000, /* 240 KB: a client may ask for all jobs that there are */
+    KICK_PAGE_MAX = 10000, /* 240 KB: a client may kick any number of jobs */
     LOOK_NS = 12,
-    SPENT_LOOKS = 512, /* after so many it looks whether the budget is spent */
+    SPENT_LOOKS = 512, /* places between two checks of the budget */
     TURN_NS = 20,      /* for asking a scan whether it is its turn */
     OFFER_NS = 250,    /* for a place that goes into the page */
     CHANGE_NS = 1500,
@@ -251,7 +251,7 @@ static void reply_page(struct core *core, struct scan *scan)
             core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
     }
     const struct topic *topic = topics_at(&core->topics, scan->topic);
-    /* Of far jobs so many were brought in as may be on a page: others may come after them. */
+    /* As many far jobs were brought in as a page can have, so there may be more behind them. */
     bool far = topic->far[scan->state] > 0 && page->count == page->max;
     if (page->more || (far && page->count > 0)) {
         struct listing listing = core_listing(topic->name, scan->state, scan->backwards);
@@ -374,7 +374,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     };
     bool kicks = scan.kind == CMD_KICK_TOPIC;
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
-        scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */
+        scan.max = (uint32_t)topic->jobs[scan.state]; /* without later jobs */
     begin_page(&scan);
     if (goes_on && core_has_memory(core))
         scan.walk = list_walk_new(core, topic, scan.state, backwards, after);
@@ -383,7 +383,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         top_k_fini(&scan.page);
     } else if (core->waiters.count + core->scan_pool.count < core->limits.waiters) {
         park(core, &scan, out_parked);
-    } else if (scan.changed) { /* it has begun: so many, and there are more */
+    } else if (scan.changed) { /* some were changed, and there are more */
         reply_changed(core, &scan);
         top_k_fini(&scan.page);
     } else {
@@ -394,8 +394,8 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
 }
 
 /*
- * Those that kick delayed jobs of one topic go one after the other: each would else find, looking
- * at all jobs, the same ones as the others, and look again for those that it has lost to them.
+ * Commands that kick delayed jobs of one topic run one after another: otherwise each would find the
+ * same jobs, and search again for those that another has kicked.
  */
 static bool is_its_turn(struct core *core, const struct scan *scan)
 {

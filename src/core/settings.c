@@ -1,10 +1,9 @@
 /*
- * Settings of topics: opaque bytes with a version, kept as long as nobody takes them away. The core
- * has the bytes in memory; each change is a whole new record.
+ * Settings of topics: opaque bytes with a version, kept until they are removed. The core has the
+ * bytes in memory; each change is a complete new record.
  *
- * Versions are server-made numbers, from the same counter as those of jobs: that one never goes
- * back, over restarts and crashes too, so no version is ever given twice. They grow over all
- * topics, with gaps.
+ * Versions are server-made numbers, from the same counter as those of jobs. That never goes back,
+ * not even over crashes, so no version is given twice. They grow over all topics, with gaps.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -36,7 +35,7 @@ static void died(struct core *core, struct stored record)
         core->sink->died(core->sink, record);
 }
 
-/* Empty: it has none from now on. Their record is still to be emitted, or told of. */
+/* Replaces the settings; empty: removes them. The caller emits their record. */
 static void replace(struct core *core, struct topic *topic, uint64_t version, struct bytes bytes)
 {
     struct topic_settings *old = topic->settings;
@@ -71,7 +70,7 @@ static uint64_t change(struct core *core, struct topic *topic, struct bytes byte
 void core_unset_settings(struct core *core, struct topic *topic)
 {
     if (topic->settings)
-        (void)change(core, topic, (struct bytes){0}); /* nobody has asked for the version */
+        (void)change(core, topic, (struct bytes){0}); /* no version was required */
 }
 
 static enum err check(const struct core *core, const struct cmd_topic *cmd, uint64_t version)

@@ -1,7 +1,7 @@
 /*
- * Where the jobs of a topic are sent when they are due, and what counts as received: words that the
- * codec of settings (proto/settings), dispatch/ and the sinks share. Bytes are borrowed from
- * whoever made the struct; nothing here changes once it is made, so that threads may read it.
+ * The target of a topic's due jobs, and what counts as received: types shared by the codec of
+ * settings (proto/settings), dispatch/ and the sinks. Bytes are borrowed from the maker of the
+ * struct; nothing changes once it is made, so that threads may read it.
  */
 #ifndef LATERD_CORE_TARGET_H
 #define LATERD_CORE_TARGET_H
@@ -71,7 +71,7 @@ enum target_redis_kind { TARGET_REDIS_STREAM, TARGET_REDIS_LIST };
 struct target_redis {
     enum target_redis_kind kind;
     struct bytes key;
-    uint64_t maxlen; /* STREAM: about so many entries are kept; 0: all */
+    uint64_t maxlen; /* STREAM: the approximate number of entries kept; 0: all */
 };
 
 struct target {

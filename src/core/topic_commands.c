@@ -1,5 +1,6 @@
 /*
- * Commands on a topic. What may take long (it looks at all jobs, or changes many) goes to scan.c.
+ * Commands on a topic. Those that may take long (visit all jobs, or change many) continue in
+ * scan.c.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -150,7 +151,7 @@ static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
     return cursor_read(&listing, cmd->topic.cursor, out_after);
 }
 
-/* Of the jobs in memory: of far ones the engine knows. */
+/* Counts jobs in memory; the engine adds far jobs. */
 static void count_due(struct core *core, const struct cmd_topic *cmd, void *ctx)
 {
     uint64_t due[DUE_TIMES_MAX];

@@ -1,6 +1,6 @@
 /*
- * The life of a job: where it is linked in each state, what each move changes, and the events that
- * say so. All other files change jobs through these functions only.
+ * The transitions of a job: where it is linked in each state, what each move changes, and its
+ * events. All other files change jobs only through these functions.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -122,7 +122,7 @@ static void buried_add_first(struct core *core, struct topic *topic, uint32_t nu
 static void buried_add(struct core *core, struct topic *topic, uint32_t number)
 {
     struct job *job = core_job(core, number);
-    if (job->leaving) { /* core_arrive() says so */
+    if (job->leaving) { /* by core_arrive() */
         buried_add_first(core, topic, number);
         return;
     }
@@ -181,7 +181,7 @@ struct job *core_unlink(struct core *core, uint32_t number)
     case JOB_RESERVED: wheel_remove(&core->leases, number); break;
     case JOB_BURIED: buried_remove(core, topic, job); break;
     case JOB_GONE:
-    case JOB_STATES: CHECK(job->state == JOB_DELAYED); /* a job that is gone is linked nowhere */
+    case JOB_STATES: CHECK(job->state == JOB_DELAYED); /* a job that is gone is not linked */
     }
     return job;
 }

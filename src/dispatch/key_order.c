@@ -420,7 +420,7 @@ static void looked(struct ticket *ticket, const struct reply *reply)
     const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
     bool same = job && job->ref.seq == first->seq;
     if (reply->err && reply->err != ERR_NOT_FOUND)
-        first->due_us = pump_now(pump); /* the engine could not tell now: looked up again */
+        first->due_us = pump_now(pump); /* the engine could not answer: looked up again */
     else if (!same || job->state == JOB_BURIED || job->state == JOB_GONE)
         entry_remove(first);
     else /* a job that another daemon sends ends long before its lease does */

@@ -318,7 +318,7 @@ void lane_ask(struct lane *lane)
     }
     uint32_t part = share(lane);
     leave(lane);
-    if (!part) { /* it is looked at again when slots are freed */
+    if (!part) { /* it continues when slots are freed */
         rest(lane, LANE_IDLE, HELD_NOT);
         queue_lane(lane);
         return;

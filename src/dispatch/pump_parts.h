@@ -163,11 +163,8 @@ uint32_t lane_concurrency(const struct lane *lane);
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
 /* Called within the answer to a reserve: takes the job, or gives it back. */
 void shipment_arrive(struct lane *lane, const struct job_view *view);
-/* Sends it, if there is a slot and its receiver has credit. False: not now. */
-bool shipment_go(struct shipment *shipment);
 /* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. */
 void shipment_return(struct shipment *shipment, int64_t due_us);
-void shipment_free(struct shipment *shipment);
 /* Submits the commands of the outbox, and sends what is ready. True: there is more. */
 bool shipments_step(struct pump *pump);
 /* Gives back the jobs of this lane (NULL: of all) that are not sent. */

@@ -21,7 +21,7 @@ enum { READ_NS = 6000, ROOM_BYTES = 64 };
 struct topic_entry {
     uint32_t number; /* in the pool */
     uint8_t name_len;
-    bool readable; /* once looked at */
+    bool readable; /* set by the first decoding */
     bool looked_at;
     bool pushed;
     uint64_t hash;

@@ -46,7 +46,7 @@ static void free_slot(struct shipment *shipment)
     }
 }
 
-void shipment_free(struct shipment *shipment)
+static void free_shipment(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
@@ -141,7 +141,7 @@ static void ended(struct ticket *ticket, const struct reply *reply)
         bool stays = shipment->end_kind == CMD_RELEASE && !lost;
         key_order_left(shipment, stays ? shipment->end.due_us : lost ? pump_now(pump) : 0);
     }
-    shipment_free(shipment);
+    free_shipment(shipment);
 }
 
 static void submit_end(struct shipment *shipment)
@@ -156,7 +156,7 @@ static void submit_end(struct shipment *shipment)
     budget_spend(pump->options.budget, END_NS);
     if (shipment->unheard) {
         (void)pump_submit(pump, &cmd, NULL);
-        shipment_free(shipment);
+        free_shipment(shipment);
         return;
     }
     shipment->asked = true;
@@ -321,7 +321,7 @@ static void end_test(struct shipment *shipment, const struct outcome *outcome)
     struct pump_test *test = shipment->test;
     shipment->pump->tests--;
     pump_wake(shipment->pump); /* a slot is free now */
-    shipment_free(shipment);
+    free_shipment(shipment);
     if (test) {
         test->shipment = NULL;
         test->done(test, outcome);
@@ -389,7 +389,7 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
         if (shipment->entry)
             key_order_left(shipment, pump_now(pump));
         shipment->state = SHIP_ENDING;
-        shipment_free(shipment);
+        free_shipment(shipment);
         return;
     }
     shipment->lease_us = pump_now(pump) + shipment->delivery.timeout_us + LEASE_SPARE_US;
@@ -446,7 +446,8 @@ static bool origin_admits(struct pump *pump, struct origin *origin)
     return false;
 }
 
-bool shipment_go(struct shipment *shipment)
+/* Sends it, if there is a slot and its receiver has credit. False: not now. */
+static bool try_to_send(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
@@ -661,11 +662,11 @@ void shipment_arrive(struct lane *lane, const struct job_view *view)
         arm_lease(shipment);
         if (!key_order_arrive(lane->keys, shipment))
             return;
-        if (!shipment_go(shipment))
+        if (!try_to_send(shipment))
             list_add_tail(&pump->ready, &shipment->place);
         return;
     }
-    if (!shipment_go(shipment))
+    if (!try_to_send(shipment))
         put_off(shipment);
 }
 
@@ -687,7 +688,7 @@ bool shipments_step(struct pump *pump)
         list_remove(place);
         struct shipment *shipment = LIST_ENTRY(place, struct shipment, place);
         budget_spend(pump->options.budget, END_NS);
-        if (!shipment_go(shipment))
+        if (!try_to_send(shipment))
             list_add_tail(&pump->ready, place);
         if (place == last)
             break;
@@ -733,7 +734,7 @@ void shipments_end(struct pump *pump)
         shipment->state = SHIP_ENDING;
         shipment->unheard = true;
         if (submitted || !shipment->lane)
-            shipment_free(shipment);
+            free_shipment(shipment);
         else
             submit_end(shipment);
     }

@@ -65,7 +65,7 @@ void extend_write(struct buf *out, const struct extend *extend)
     buf_add_char(out, '}');
 }
 
-/* ---- what has columns of its own ---- */
+/* ---- columns of the table ---- */
 
 static bool is(const struct json_value *name, const char *word)
 {

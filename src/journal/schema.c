@@ -61,7 +61,7 @@ static const struct need needs[] = {
 };
 enum { NEEDS = sizeof(needs) / sizeof(needs[0]) };
 
-/* What is made with a table besides its columns. */
+/* The keys that are created with a table. */
 static const char *const keys[SCHEMA_TABLES] = {
     "PRIMARY KEY(id),KEY T_DELAY_QUEUE_JOB_STATUS(status)",
     "KEY T_DELAY_QUEUE_JOB_LOG_ID_STATUS(id,status)",

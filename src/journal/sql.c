@@ -99,7 +99,7 @@ static void add_base64(struct buf *out, struct bytes data)
     buf_add_char(out, '\'');
 }
 
-/* Columns that sdmq's queries look at, and that are only copies: cut rather than refused. */
+/* Columns for sdmq's queries, which are only copies: truncated rather than refused. */
 static void add_cut(struct buf *out, struct bytes text, size_t characters)
 {
     size_t len = 0;
@@ -115,7 +115,7 @@ static void add_cut(struct buf *out, struct bytes text, size_t characters)
     sql_add_text(out, bytes_of(text.at, len));
 }
 
-/* What is below the millisecond is in extend_data. */
+/* Microseconds below the millisecond are in extend_data. */
 static int64_t due_ms(int64_t due_us)
 {
     return due_us / 1000;

@@ -20,7 +20,7 @@
     "SET SESSION time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"          \
     "autocommit=1"
 
-/* What is the same in all rows. */
+/* Values that are the same in all rows. */
 struct sql_place {
     const char *host; /* of the log table: name/address */
     int32_t east_s;   /* of UTC, of the times */

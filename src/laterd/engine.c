@@ -258,7 +258,7 @@ void engine_stop(struct laterd_engine *engine)
     if (engine->stopped)
         return;
     engine->stopped = true;
-    embedded_leave(engine->embedded);
+    embedded_stop(engine->embedded);
     engine_redis_stop(engine->redis);
 }
 

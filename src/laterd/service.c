@@ -355,7 +355,7 @@ static void stop_leading(struct service *service, struct member *member)
     update_member_log(service, member);
     stop_sinks(service);
     service->former_server = service->server;
-    server_leave(service->former_server);
+    server_abandon(service->former_server);
     wait_for_turn(service);
 }
 
@@ -428,7 +428,7 @@ static int64_t update_role(struct service *service, struct member *member)
         return service->leaving ? service->platform->loop->now_us : INT64_MAX;
     }
     if (service->leaving && !sinks_have_ended(service, &name)) {
-        (void)journal_has_ended(service); /* after a failed opening it ends meanwhile */
+        (void)journal_has_ended(service); /* after a failed opening; ends it if it can */
         give_lead_back(service, member, name, service->leaving_since_us);
         return service->platform->loop->now_us + LEAVING_US;
     }
@@ -503,8 +503,8 @@ static bool close_stopped_sinks(struct service *service, struct bytes *out_name)
     return all;
 }
 
-/* Asks all of them again and again: those that hang have to be interrupted. False: one that hangs
-   is left. */
+/* Calls all of them repeatedly, because those that hang must be interrupted. False: one still
+   hangs. */
 static bool end_sinks(struct service *service, struct bytes *out_name)
 {
     int64_t until_us = os_boot_us() + ENDING_US;
@@ -526,7 +526,7 @@ static void give_up_server(struct service *service, struct server *server)
         return;
     struct loop *loop = service->platform->loop;
     loop->verbs->stop_listening(loop);
-    server_leave(server);
+    server_abandon(server);
     for (int i = 0; i < ENDING_GATHERS; i++) {
         loop_sleep(loop, loop_update_time(loop)); /* a past time: only collects events */
         (void)loop->verbs->gather(loop, NULL);

@@ -45,12 +45,6 @@ int64_t zk_next_us(const struct zk_election *election)
     return election->asked || !election->connected ? INT64_MAX : election->next_us;
 }
 
-bool zk_is_held(const struct zk_election *election)
-{
-    bool joins = election->asked && election->state == ZK_STATE_JOIN;
-    return election->connected && (joins || election->own[0]);
-}
-
 static bool is_resting(const struct zk_election *election, int64_t now_us)
 {
     return now_us < election->rest_until_us;

@@ -134,6 +134,5 @@ void zk_fired(struct zk_election *election, int64_t now_us);
 bool zk_expire(struct zk_election *election, int64_t now_us);
 void zk_raise(struct zk_election *election, uint64_t above, int64_t now_us);
 void zk_resign(struct zk_election *election, int64_t rest_us, int64_t now_us);
-bool zk_is_held(const struct zk_election *election);
 
 #endif

@@ -36,7 +36,7 @@ enum {
     ZEROS_BYTES = 1024 * 1024,
     ZEROS_PIECE = 64 * 1024, /* of those behind a commit */
     FETCH_BYTES = 128 * 1024,
-    READERS = 4, /* threads of LANE_READ: a disk is asked for so many things at a time */
+    READERS = 4, /* threads of LANE_READ, the number of concurrent reads */
 };
 
 struct disk_file {
@@ -360,7 +360,7 @@ static int rename_file(struct os_disk *disk, const struct disk_op *op)
     return sync_fd(disk->dir_fd, false);
 }
 
-/* Does nobody else need the bytes of this file? If not known, somebody may. */
+/* True if no other process holds the file and it has no other hard link; false if unknown. */
 static bool is_ours_alone(int fd)
 {
     struct stat status;

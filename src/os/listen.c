@@ -112,7 +112,7 @@ static void remove_stale(const struct address *address)
     if (fd < 0)
         return;
     if (connect(fd, &address->any, address->len) != 0 && errno == ECONNREFUSED)
-        (void)unlink(address->un.sun_path); /* if this fails, bind says so */
+        (void)unlink(address->un.sun_path); /* if this fails, bind() fails, too */
     (void)close(fd);
 }
 

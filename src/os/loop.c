@@ -73,7 +73,7 @@ static void listeners_pause(struct os_loop *loop, int why)
     loop->accept_report_us = now_us + ACCEPT_REPORT_US;
 }
 
-static void listeners_go_on(struct os_loop *loop)
+static void resume_listeners(struct os_loop *loop)
 {
     if (!loop->accept_again_us || read_clock(loop) < loop->accept_again_us)
         return;
@@ -144,7 +144,7 @@ static void accept_clients(struct os_loop *loop)
             if (loop->accept_again_us)
                 loop->first_listener = number + 1;
         }
-        listener->waiting = false; /* epoll tells it again */
+        listener->waiting = false; /* epoll reports it again */
     }
 }
 
@@ -362,7 +362,7 @@ static bool gather(struct loop *base, struct loop_share *share)
         stream_serve(stream);
     }
     loop->share = NULL;
-    listeners_go_on(loop);
+    resume_listeners(loop);
     streams_end_lingering(loop);
     streams_free_dead(loop);
     free_dead_watches(loop);

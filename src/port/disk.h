@@ -50,12 +50,12 @@ enum disk_verb {
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
                         already is replaced */
     DISK_REUSE,      /* write `len` bytes at the beginning of file `name`, durably, which then has
-                        the name that `to_name` is; sets `file`. What else is in it stays. At any
+                        the name `to_name`; sets `file`. Its other bytes stay as they were. After a
                         crash it has one of the two names, and the old bytes, the new ones or a mix
-                        of their sectors. A file that has another hard link, that somebody holds
+                        of their sectors. A file that has another hard link, that a process holds
                         (see hold()), that cannot be opened, or for which a disk that writes to
-                        another place has no room, is removed instead: `file` stays NULL. Nobody
-                        here has it open. */
+                        another place has no room, is removed instead: `file` stays NULL. The caller
+                        must have closed the file. */
     DISK_READ,       /* read `len` bytes at `offset` of `file` into `into`; `got` says how many:
                         fewer only at the end of the file. Without `file` it opens `name` first (see
                         `fresh`) and sets `file`, which is the owner's to close then, whatever `err`

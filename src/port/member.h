@@ -10,12 +10,12 @@
  *    machine is suspended and is never set. The deadline is two thirds of the session time-out
  *    after the *sending* of the last request that was answered; no other laterd leads before the
  *    whole time-out after that. The third in between allows for clocks that run at different
- * speeds, and for what was checked just before the deadline and is sent just after it. M3 What only
- * a leader may do (hand out a job, acknowledge a change) is checked by holds() just before it
- * leaves the process. After the deadline holds() is false even if no other thread has run since, as
- * in a process that was stopped and continues. M4 What is already under way when M3 is checked is
- * fenced where the data are: by the lock and the epoch of the embedded store, by the state checks
- * of Redis' scripts.
+ *    speeds, and for what was checked just before the deadline and is sent just after it.
+ * M3 What only a leader may do (hand out a job, acknowledge a change) is checked by holds() just
+ *    before it leaves the process. After the deadline holds() is false even if no other thread has
+ *    run since, as in a process that was stopped and continues.
+ * M4 What is already under way when M3 is checked is fenced where the data are: by the lock and the
+ *    epoch of the embedded store, by the state checks of Redis' scripts.
  *
  * An implementation has a thread of its own, so that its session lives while the loop's thread
  * recovers a store; it reports to the loop's thread by loop_verbs::post. All its functions except

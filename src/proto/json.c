@@ -384,7 +384,7 @@ bool json_end(struct json *json)
     return json->at == json->end || wrong(json, "something follows the JSON value");
 }
 
-/* ---- what values say ---- */
+/* ---- decoding values ---- */
 
 static char *put_utf8(char *to, uint32_t point)
 {
@@ -406,7 +406,7 @@ static char *put_utf8(char *to, uint32_t point)
     return to;
 }
 
-/* Writes what the escape at `*from` (after its backslash) means. The reader has checked it. */
+/* Decodes the escape at `*from` (after its backslash), which the reader has checked. */
 static char *unescape(char *to, const char **from, const char *end)
 {
     static const char plain[] = "bfnrt", meaning[] = "\b\f\n\r\t";
@@ -466,7 +466,8 @@ bool json_int(const struct json_value *number, int64_t *out_number)
 
 /* ---- writing ---- */
 
-/* How a byte leaves: as `len` bytes of `text`; 0: as it is. Eight bytes, to be copied as a word. */
+/* The output for a byte: `len` bytes of `text`; 0: unchanged. Eight bytes, to be copied as a
+   word. */
 struct escape {
     char text[7];
     uint8_t len;
@@ -493,7 +494,7 @@ static const struct escape html_escapes[256] = {CONTROLS, LONG('<', '3', 'c'), L
 #undef CONTROLS
 
 enum {
-    CHUNK_BYTES = 4096, /* of input: room is made for so many at their longest */
+    CHUNK_BYTES = 4096, /* of input, for which room is reserved at their longest form */
     ESCAPE_MAX = 6,
 };
 

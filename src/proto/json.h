@@ -30,7 +30,7 @@ enum { JSON_DEPTH_MAX = 1024 }; /* the maximum of configurable nesting limits */
 struct json_value {
     enum json_kind kind;
     bool escaped;      /* STRING: has escapes, which json_text() decodes */
-    struct bytes text; /* as written; of a STRING what is between the quotes */
+    struct bytes text; /* as written; of a STRING the text between the quotes */
 };
 
 struct json {

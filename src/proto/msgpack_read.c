@@ -32,11 +32,11 @@ static bool take_number(struct msgpack *msgpack, unsigned len, uint64_t *out_num
     return true;
 }
 
-/* What follows the first bytes from 0xc0 on: a number or a length of so many bytes, or a body. */
+/* What follows a first byte from 0xc0 on: a number, a length, or a body. */
 struct form {
     enum msgpack_kind kind;
     unsigned char number_bytes;
-    unsigned char body_bytes; /* where no length says it */
+    unsigned char body_bytes; /* if there is no length */
 };
 
 /* 0xc1 is not used. NEGATIVE stands for signed, whatever the sign. */

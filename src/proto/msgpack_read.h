@@ -17,7 +17,7 @@ enum msgpack_kind {
     MSGPACK_UNSIGNED, /* an integer from 0 up, however it was written */
     MSGPACK_NEGATIVE,
     MSGPACK_FLOAT,
-    MSGPACK_TEXT, /* str and bin: older encoders know but one of them */
+    MSGPACK_TEXT, /* str and bin: older encoders have only one of them */
     MSGPACK_ARRAY,
     MSGPACK_MAP,
     MSGPACK_EXTENSION
@@ -40,8 +40,8 @@ void msgpack_init(struct msgpack *msgpack, struct bytes text);
 /* The next value; of an array or a map only its head. False: at the end, cut, or no MessagePack. */
 bool msgpack_next(struct msgpack *msgpack, struct msgpack_value *out_value);
 
-/* Goes past what is in an array or a map, however deep, without recursion. False as above. O(bytes
- * that it passes). */
+/* Skips the contents of an array or a map of any depth, without recursion. False as above. O(bytes
+ * skipped). */
 bool msgpack_skip(struct msgpack *msgpack, const struct msgpack_value *value);
 
 /* Has all been read? */

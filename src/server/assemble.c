@@ -142,7 +142,7 @@ static struct api_limits api_limits(const struct config *config, const struct pl
         .jobs = limits.jobs,
         .topics = limits.topics,
         .waiters = limits.waiters,
-        /* A shared engine keeps its jobs elsewhere: our memory is not what it lacks. */
+        /* jobs are in Redis, so its memory counts, not ours */
         .memory_bytes = config->engine == ENGINE_REDIS ? 0 : limits.memory_bytes,
         .disk_bytes = (uint64_t)config->max_bytes,
     };

@@ -1,9 +1,9 @@
 /*
- * From a configuration to the options of the parts: the one place that says which key goes where.
+ * Converts a configuration to the options of the parts: the only place that assigns keys to parts.
  * The program (src/laterd) and the simulator (sim/world.c) build their engine and server by it, so
- * that what is simulated is what runs; each adds only what struct platform holds.
+ * that what is simulated is what runs; each adds only what struct platform holds. A key that only
+ * the server needs is not here: server/ reads it from server_options::config.
  *
- * A key that the server alone needs is not here: server/ reads it from server_options::config.
  * All functions are pure; what they return borrows from `config` and `platform`.
  */
 #ifndef LATERD_SERVER_ASSEMBLE_H

@@ -197,11 +197,11 @@ static bool step(struct batch *batch)
 }
 
 /* One slice. True: all commands are submitted (and the batch may have been answered and freed). */
-static bool go_on(struct batch *batch)
+static bool continue_batch(struct batch *batch)
 {
     const struct session *session = &batch->request->http->pipeline.session;
     unsigned count = 0;
-    while (count++ < SLICE_MIN || session_may_go_on(session)) {
+    while (count++ < SLICE_MIN || session_has_budget(session)) {
         batch->full = batch->waiting >= UNANSWERED_MAX;
         if (batch->full)
             return false;
@@ -228,7 +228,7 @@ void batch_begin(struct request *request, const struct api_batch *items)
     list_init(&batch->unanswered);
     request->batch = batch;
     request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are submitted */
-    if (go_on(batch))
+    if (continue_batch(batch))
         return;
     if (!request->decoding) /* the parser reuses the text's memory for the next request */
         batch->items.rest = arena_copy(&batch->arena, batch->items.rest);
@@ -249,7 +249,7 @@ bool batches_step(struct server *server)
         arena_reset(&server->scratch);
         (void)loop_update_time(server->loop);
         server_begin_visit(server);
-        if (go_on(batch))
+        if (continue_batch(batch))
             pipeline_read_on(&http->pipeline);
         else if (batch->full)
             count_memory(batch);

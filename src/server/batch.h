@@ -14,7 +14,7 @@ void batch_begin(struct request *request, const struct api_batch *items);
 void batch_cancel(struct batch *batch);
 void batch_free(struct batch *batch); /* NULL does nothing */
 
-/* For turn.c: goes on with unfinished batches as far as the budget goes. True: there is more. */
+/* For turn.c: continues unfinished batches as far as the budget goes. True: there is more to do. */
 bool batches_step(struct server *server);
 
 #endif

@@ -13,14 +13,14 @@ enum {
 };
 
 struct clear_all {
-    struct list place; // server::clear_alls, while the engine is asked for nothing
+    struct list place; // server::clear_alls, while it does not wait for the engine
     struct request *request;
     struct arena names;               /* of the page, and of the last one before it */
     struct bytes topics[PAGE_TOPICS]; /* those of the page that are left begin at `next` */
     uint32_t count, next;
     struct bytes after;   /* the last name of the page */
     bool more;            /* there are topics behind this page */
-    bool lists;           /* a page is asked for */
+    bool lists;           /* a page is requested */
     enum job_state state; /* that is cleared now, in topics[next] */
     uint64_t done;        /* jobs deleted */
     int64_t begun_us;

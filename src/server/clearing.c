@@ -10,11 +10,11 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-/* What is asked for next. */
+/* The next command. */
 enum clearing_step { STEP_LOOK, STEP_UNSET, STEP_JOBS, STEP_REMOVE };
 
 struct clearing {
-    struct list place; // server::clearings, while the engine is asked for nothing
+    struct list place; // server::clearings, while it does not wait for the engine
     struct request *request;
     bool begun;         /* there was such a topic */
     enum cmd_kind kind; /* CLEAR_TOPIC or REMOVE_TOPIC */

@@ -6,15 +6,16 @@
 
 enum {
     LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */
-    BYTES_OF_TEXT = 2,       /* memory for each byte of a text: itself, and what is read from it */
+    BYTES_OF_TEXT = 2,       /* memory for each byte of a text: the text and the decoded values */
 };
 
 /* Owns all that its work touches. */
 struct decoding {
     struct offload offload;
     struct request *request; /* NULL: the client has gone; freed when it is not in use */
-    size_t bytes; /* of the body, then of what was read from it, too: in pipeline::working_bytes */
-    bool in_use;  /* by the worker, or by the command that it became */
+    size_t bytes;            /* of the body, then also of the decoded values; counted in
+                                pipeline::working_bytes */
+    bool in_use;             /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
     reference_probe *probe; /* or NULL */

@@ -13,11 +13,11 @@ enum {
 /* Owns all that its work touches. */
 struct encoding {
     struct offload offload;
-    struct request *request; /* NULL: nobody waits */
+    struct request *request; /* NULL: the client has gone */
     bool in_use;             /* by the worker */
     struct arena arena;
     struct response_format format;
-    struct reply reply;          /* its jobs are in the arena, or in what it holds */
+    struct reply reply;          /* its jobs are in the arena, or in reply.hold */
     struct encode_source source; /* .write: it, and no reply */
     size_t body_bytes, held_bytes;
     int64_t now_us; /* of the reply */

@@ -49,8 +49,8 @@ static void configured(struct ticket *ticket, const struct reply *reply)
         loop_arm(loop, &intake->again, loop->now_us + CONFIGURE_US);
 }
 
-/* What sends its jobs on, unless the topic has settings already. What each job brought with it says
-   where it goes; the routing key here is for jobs that were pushed otherwise. */
+/* Gives the topic a target setting, unless it has settings already. Each job's routing is in its
+ * properties; the routing key here is for jobs that were pushed otherwise. */
 static void configure(struct timer *timer)
 {
     struct server_intake *intake = LIST_ENTRY(timer, struct server_intake, again);
@@ -83,7 +83,7 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
 {
     switch (err) {
     case OK: return INTAKE_STORED;
-    case ERR_NOT_FOUND: return cancel ? INTAKE_STORED : INTAKE_REFUSED; /* it is gone already */
+    case ERR_NOT_FOUND: return cancel ? INTAKE_STORED : INTAKE_REFUSED; /* it was deleted already */
     case ERR_EXISTS:
     case ERR_INVALID:
     case ERR_TOO_LARGE:

@@ -1,6 +1,6 @@
 /*
- * Each item is asked for by a ticket of its own, up to ASKED_MAX at a time; its JSON waits in the
- * arena for those before it. The bodies that the engine reads with the properties are not kept.
+ * Each item is a GET with a ticket of its own, up to ASKED_MAX at a time; its JSON waits in the
+ * arena for those before it. The bodies that the engine returns with the properties are not kept.
  *
  * An answered() callback must not submit commands: it adds the listing to server::listings, and
  * listings_step() submits the next GETs.
@@ -12,7 +12,7 @@
 
 enum {
     ASKED_MAX = 64,
-    GET_NS = 1000,           /* work for one, besides what the engine does */
+    GET_NS = 1000,           /* work for a GET, without the engine's */
     LONG_TEXTS = 256 * 1024, /* the worker joins more than that: 2 MB took 3 ms in one turn */
 };
 
@@ -25,7 +25,7 @@ struct listing_item {
 };
 
 struct listing {
-    struct list place; // server::listings, while GETs may be asked for
+    struct list place; // server::listings, while GETs can be submitted
     struct request *request;
     struct arena arena;
     struct listing_item *items;
@@ -62,7 +62,7 @@ static void count_memory(struct listing *listing)
     buffers_changed(&http->pipeline.session);
 }
 
-/* What it is answered with: all of it in its arena. */
+/* The parts of the answer, all in the arena. */
 struct listing_texts {
     const struct listing_item *items;
     uint32_t count;
@@ -104,7 +104,7 @@ static void finish(struct listing *listing)
     request_done(request, text); /* frees the request, and this with it */
 }
 
-static void go_on_later(struct listing *listing)
+static void queue_next_step(struct listing *listing)
 {
     struct server *server = http_server(listing->request->http);
     list_remove(&listing->place);
@@ -127,7 +127,7 @@ static void got(struct ticket *ticket, const struct reply *reply)
         listing->text_bytes += text.len;
         buf_fini(&text);
     }
-    go_on_later(listing);
+    queue_next_step(listing);
 }
 
 /* One slice. True: the budget is spent. May end the listing. */
@@ -155,7 +155,7 @@ static bool ask(struct listing *listing)
 
 bool listings_step(struct server *server)
 {
-    struct list *last = server->listings.prev; /* what a step adds waits for the next turn */
+    struct list *last = server->listings.prev; /* items that a step adds wait for the next turn */
     bool left = !list_empty(&server->listings);
     while (left) {
         struct list *first = server->listings.next;
@@ -191,7 +191,7 @@ static void listed(struct ticket *ticket, const struct reply *reply)
         return;
     }
     keep(request->listing, reply);
-    go_on_later(request->listing);
+    queue_next_step(request->listing);
 }
 
 void listing_begin(struct request *request, const struct cmd *cmd)

@@ -1,7 +1,8 @@
 /*
- * Lists jobs with their properties (url, key, headers, labels). Those lie beside the bodies, so an
- * engine's answer to LIST does not have them: this does one LIST, then a GET for each of its jobs,
- * in slices. A job that has gone meanwhile is left out; one that has changed is shown as it is now.
+ * Lists jobs with their properties (url, key, headers, labels). Those are stored beside the bodies,
+ * so an engine's answer to LIST does not have them: this submits one LIST, then a GET for each of
+ * its jobs, in slices. A job that has gone meanwhile is left out; one that has changed is shown in
+ * its present state.
  */
 #ifndef LATERD_SERVER_LISTING_H
 #define LATERD_SERVER_LISTING_H

@@ -272,7 +272,7 @@ size_t pipeline_input(struct session *session, struct bytes bytes)
     struct pipeline *pipeline = of(session);
     size_t used = 0, unsent_bytes = unsent(session);
     pipeline->unread = false; /* answers meanwhile need not resume reading */
-    while (used < bytes.len && may_take(pipeline, unsent_bytes) && session_may_go_on(session)) {
+    while (used < bytes.len && may_take(pipeline, unsent_bytes) && session_has_budget(session)) {
         if (!kind_of(pipeline)->feed(pipeline, bytes_of(bytes.at + used, bytes.len - used), &used))
             break;
     }

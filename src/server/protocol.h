@@ -22,7 +22,7 @@ struct protocol {
     bool http;           /* it is HTTP, so /v1 and the server's own pages are there, too */
     bool dialects;       /* an address may name a dialect behind a comma, … */
     enum api_dialect dialect;           /* … else, if it is HTTP, it is this one */
-    const struct session_kind *session; /* what a connection does */
+    const struct session_kind *session; /* handles a connection */
     size_t session_bytes;               /* its struct, of which a `struct session` is the start */
 };
 

@@ -1,7 +1,7 @@
 /*
- * An answered() callback may ask the engine for nothing: it leaves the replay in server::replays,
- * and the next step is taken from there. A page is listed, its matches are noted by their numbers,
- * and then they are kicked.
+ * An answered() callback must not submit commands: it adds the replay to server::replays, and the
+ * next step is made from there. A page is listed, the numbers of matching jobs are noted, and then
+ * these are kicked.
  */
 #include "server/replay.h"
 
@@ -22,7 +22,7 @@ struct replay_kick {
 };
 
 struct replay {
-    struct list place; // server::replays, while the engine is asked for nothing
+    struct list place; // server::replays, while it does not wait for the engine
     struct request *request;
     struct replay_counts counts;
     struct api_replay asked; /* .topic is `name` */
@@ -140,7 +140,8 @@ static void kicked(struct ticket *ticket, const struct reply *reply)
     replay->waiting--;
     if (reply->err == OK)
         replay->counts.kicked++;
-    else if (reply->err != ERR_NOT_FOUND && reply->err != ERR_WRONG_STATE) /* somebody was faster */
+    else if (reply->err != ERR_NOT_FOUND &&
+             reply->err != ERR_WRONG_STATE) /* another client has changed the job */
         replay->err = reply->err;
     if (replay->waiting == 0 && list_empty(&replay->place))
         wake(replay);
@@ -158,7 +159,7 @@ static void kick_next(struct replay *replay)
     (void)server_submit(session->server, &session->principal, &cmd, &kick->ticket);
 }
 
-/* Does what can be done now. True: the budget is spent, and it must go on in the next turn. */
+/* Makes all possible steps. True: the budget is spent, and it must continue in the next turn. */
 static bool step(struct list *item)
 {
     struct replay *replay = LIST_ENTRY(item, struct replay, place);

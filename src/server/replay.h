@@ -17,8 +17,8 @@ void replay_begin(struct request *request, const struct api_replay *asked);
 void replay_cancel(struct replay *replay);
 void replay_free(struct replay *replay); /* at any time; NULL does nothing */
 
-/* For turn.c: goes on with the replays whose commands are answered, as far as the budget goes.
-   True: there is more to do. */
+/* For turn.c: continues the replays whose commands are answered, as far as the budget goes. True:
+ * there is more to do. */
 bool replays_step(struct server *server);
 
 #endif

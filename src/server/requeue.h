@@ -28,7 +28,7 @@ void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t 
 void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint64_t sent,
                       enum session_end end);
 
-/* For turn.c: goes on as far as the budget goes. True: there is more to do. */
+/* For turn.c: continues as far as the budget goes. True: there is more to do. */
 bool requeue_step(struct server *server);
 /* Gives back everything that is left, at shutdown. */
 void requeue_all(struct server *server);

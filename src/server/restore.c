@@ -17,7 +17,7 @@
 
 enum {
     PUSHES_MAX = 1024, /* that are not answered */
-    ROW_NS = 1500,     /* work for a row, besides what the engine does */
+    ROW_NS = 1500,     /* work for a row, without the engine's */
     NAMED_MAX = 10,    /* refused rows that are logged each */
     ID_ROOM = JOB_ID_MAX + 1,
     PROGRESS_US = 10 * 1000 * 1000,
@@ -99,7 +99,7 @@ static void answer_lookup(struct restoring *restoring)
         buf_fini(&text);
         return;
     }
-    /* That the journal could not be asked is no reason to fail: the job is not there. */
+    /* A look-up in the journal that fails is no error of the command: the job does not exist. */
     request_answer(request, &(struct reply){.err = ERR_NOT_FOUND, .kind = CMD_DELETE});
 }
 
@@ -360,7 +360,7 @@ static struct restoring *restoring_new(struct request *request, struct bytes id)
     return restoring;
 }
 
-/* Not OK: it cannot begin; *out_why says why not. Then it is freed. */
+/* Begins the query. On an error, *out_why says why, and `restoring` is freed. */
 static enum err begin_query(struct restoring *restoring, bool skip_overdue, const char **out_why)
 {
     struct server *server = restoring->server;

@@ -86,7 +86,7 @@ static void drop_sessions(struct server *server)
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
 }
 
-void server_leave(struct server *server)
+void server_abandon(struct server *server)
 {
     server->draining = true;
     pump_drain(server->push.pump);

@@ -102,7 +102,7 @@ struct server {
     struct pool requests;   // struct request
     struct list dirty;      // session::dirty: has bytes to send
     struct list all;        // session::all
-    struct list clearings;  // clearing::place: its next command can be asked
+    struct list clearings;  // clearing::place: its next command can be submitted
     struct list replays;    // replay::place: the same
     struct list listings;   // listing::place: the same
     struct list clear_alls; // clear_all::place: the same
@@ -141,11 +141,11 @@ void server_free(struct server *server); /* drops the connections that are left 
  * more. It must get no more turns; it stays only for deliveries that sinks still have. Meanwhile
  * another server may use the loop.
  */
-void server_leave(struct server *server);
+void server_abandon(struct server *server);
 /*
- * After server_leave(), in place of server_free(), while the thread of a sink hangs: gives back all
- * jobs that connections and deliveries had reserved, and frees nothing that a sink uses. Afterwards
- * the engine may be closed, and the process must end. O(jobs).
+ * After server_abandon(), in place of server_free(), while the thread of a sink hangs: gives back
+ * all jobs that connections and deliveries had reserved, and frees nothing that a sink uses.
+ * Afterwards the engine may be closed, and the process must end. O(jobs).
  */
 void server_give_up(struct server *server);
 
@@ -184,7 +184,7 @@ bool server_drained(const struct server *server);
  */
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
 
-/* Bytes of connections that are gone, and of what they have sent, that are not freed yet. */
+/* Bytes of ended connections, and of buffers that were sent, that are not freed yet. */
 size_t server_discarded(const struct server *server);
 /* Returns some memory of ended sessions and requests to the system. True: there is more. */
 bool server_trim(struct server *server);

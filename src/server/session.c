@@ -36,7 +36,8 @@ void session_mark_dirty(struct session *session)
         list_add_tail(&session->server->dirty, &session->dirty);
 }
 
-void session_arm(struct session *session)
+/* Arms the timer for deadline_us(). To be called when the deadline has become earlier. */
+static void arm(struct session *session)
 {
     struct server *server = session->server;
     int64_t deadline_us = session->kind->deadline_us(session);
@@ -71,7 +72,7 @@ void session_request_grew(struct session *session, size_t bytes)
     if (session->request_begun_us == 0) {
         session->request_begun_us = session->server->loop->now_us;
         session->request_bytes = 0;
-        session_arm(session);
+        arm(session);
     }
     session->request_bytes += bytes;
 }
@@ -131,7 +132,7 @@ static bool is_closing(const struct session *session)
 }
 
 /* The timer has expired. The deadline may have moved later since it was armed. */
-static void look_at_deadline(struct timer *timer)
+static void check_deadline(struct timer *timer)
 {
     struct session *session = LIST_ENTRY(timer, struct session, timer);
     budget_spend(&session->server->budget, EXPIRE_NS);
@@ -139,7 +140,7 @@ static void look_at_deadline(struct timer *timer)
     if (session->kind->deadline_us(session) <= session->server->loop->now_us)
         session->kind->expired(session);
     else
-        session_arm(session);
+        arm(session);
 }
 
 static const struct stream_handler stream_handler;
@@ -152,7 +153,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
     session->number = number;
     session->server = server;
     session->stream = stream;
-    session->timer.expired = look_at_deadline;
+    session->timer.expired = check_deadline;
     stream->handler = &stream_handler;
     stream->user = session;
     const struct server_listener *where = &server->options.listeners[listener];
@@ -174,7 +175,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
         server->counts.refused++;
         session->kind->refuse(session);
     }
-    session_arm(session);
+    arm(session);
 }
 
 void server_begin_visit(struct server *server)
@@ -192,7 +193,7 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     (void)loop_update_time(server->loop);
     server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
-    bool cut = used < bytes.len && !session_may_go_on(session);
+    bool cut = used < bytes.len && !session_has_budget(session);
     if (cut)
         stream_resume(stream);
     budget_spend(&server->budget, RECEIVE_NS);
@@ -290,7 +291,7 @@ bool session_flush(struct session *session)
         session_free(session, SESSION_ORDERLY);
         return true;
     }
-    session_arm(session);
+    arm(session);
     return false;
 }
 

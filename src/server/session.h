@@ -38,7 +38,7 @@ struct session_kind {
     void (*expired)(struct session *session); /* that time has come */
     void (*drain)(struct session *
                       session); /* the server is shutting down: close once everything is answered */
-    /* Memory of the session, in bytes, without `out` and what the network keeps. O(1). */
+    /* Memory of the session, in bytes, without `out` and the network's buffers. O(1). */
     size_t (*footprint)(const struct session *session);
     /*
      * The session uses too much memory. If no part of an answer has been sent, and its request was
@@ -51,7 +51,7 @@ struct session_kind {
 struct session {
     uint32_t number;          /* in server::sessions */
     enum session_state state; /* see session_state_move() */
-    struct timer timer;       /* looks at deadline_us() again */
+    struct timer timer;       /* checks deadline_us() again */
     const struct session_kind *kind;
     struct server *server;
     struct stream *stream;
@@ -77,7 +77,7 @@ void server_begin_visit(struct server *server);
  * True: the connection being served may do one more step in this turn. Each has a share of the
  * budget, so that one that sends a thousand requests at once does not delay the others.
  */
-static inline bool session_may_go_on(const struct session *session)
+static inline bool session_has_budget(const struct session *session)
 {
     return session->server->budget.left_ns > session->server->visit_ns;
 }
@@ -90,9 +90,6 @@ void session_mark_dirty(struct session *session);
  * must not be used any more.
  */
 bool session_flush(struct session *session);
-
-/* Arms the timer for deadline_us(). To be called when the deadline has become earlier. */
-void session_arm(struct session *session);
 
 /*
  * Notes that this many bytes of an incomplete request have come. A request must be complete within

@@ -12,7 +12,7 @@ static const enum session_state moves[SESSION_STATES][SESSION_EVENTS] = {
         },
     [SESSION_LEAVING] =
         {
-            [SESSION_LEAVES] = SESSION_NEVER, /* the port says so once at most */
+            [SESSION_LEAVES] = SESSION_NEVER, /* the port reports it at most once */
             [SESSION_ENDS] = SESSION_ENDED,
             [SESSION_STOPS] = SESSION_FINISHING_LEFT,
             [SESSION_ANSWERED] = SESSION_LEAVING,

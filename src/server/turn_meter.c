@@ -6,7 +6,7 @@
 #include "base/log.h"
 
 enum {
-    SHOWN_US = 100, /* a stage's part; what is less explains nothing */
+    SHOWN_US = 100, /* shorter parts of a stage are not logged */
     LOG_EVERY_US = 1000 * 1000,
 };
 

@@ -33,7 +33,7 @@ struct broker_thread {
     pthread_t thread;
     int wake_fd;
     /* The loop's. */
-    bool was_ready; /* as was told last */
+    bool was_ready; /* as reported last */
     bool closed;
     bool interrupted, joined; /* the thread */
     char why[OUTCOME_REASON_MAX];
@@ -47,7 +47,7 @@ struct broker_thread {
     struct message message;
     bool posted;
     bool ready;
-    char said[OUTCOME_REASON_MAX];
+    char reported_why[OUTCOME_REASON_MAX];
     bool closing;
     int64_t until_us;
 };
@@ -172,9 +172,9 @@ struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 void broker_set_ready(struct broker_thread *thread, bool ready, const char *why)
 {
     lock(thread);
-    bool differs = thread->ready != ready || (!ready && strcmp(thread->said, why) != 0);
+    bool differs = thread->ready != ready || (!ready && strcmp(thread->reported_why, why) != 0);
     thread->ready = ready;
-    (void)snprintf(thread->said, sizeof(thread->said), "%s", why);
+    (void)snprintf(thread->reported_why, sizeof(thread->reported_why), "%s", why);
     if (differs)
         post(thread);
     unlock(thread);
@@ -230,8 +230,8 @@ static void look_whether_ready(struct broker_thread *thread)
 {
     lock(thread);
     bool ready = thread->ready;
-    bool other_why = strcmp(thread->why, thread->said) != 0;
-    memcpy(thread->why, thread->said, sizeof(thread->why));
+    bool other_why = strcmp(thread->why, thread->reported_why) != 0;
+    memcpy(thread->why, thread->reported_why, sizeof(thread->why));
     unlock(thread);
     if (ready == thread->was_ready && (ready || !other_why))
         return;

@@ -28,7 +28,9 @@ struct bytes sink_label_header(enum delivery_label label)
     return bytes_str(names[label]);
 }
 
-bool sink_header_is_free(struct bytes name)
+/* True: a job may have a header of that name. Not laterd-…, which are ours, nor nats-…, which
+   control that broker. */
+static bool is_free(struct bytes name)
 {
     return !begins(name, BYTES("laterd-")) && !begins(name, BYTES("nats-"));
 }
@@ -95,7 +97,7 @@ void sink_headers_make(struct sink_headers *out, const struct delivery *delivery
             add(out, name, target->headers[i].value);
     }
     for (unsigned i = 0; i < delivery->header_count && i < TARGET_HEADERS_MAX; i++) {
-        if (sink_header_is_free(delivery->headers[i].name))
+        if (is_free(delivery->headers[i].name))
             add(out, delivery->headers[i].name, delivery->headers[i].value);
     }
 }

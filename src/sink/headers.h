@@ -26,10 +26,6 @@ struct bytes sink_content_type(const struct delivery *delivery);
 /* "laterd-biz-key" … */
 struct bytes sink_label_header(enum delivery_label label);
 
-/* True: a job may have a header of that name. Not laterd-…, which are ours, nor nats-…, which
-   control that broker. */
-bool sink_header_is_free(struct bytes name);
-
 /*
  * content-type, laterd-message-id, laterd-job-id, laterd-topic, laterd-attempt, laterd-due (RFC
  * 3339), laterd-key, -biz-key, -subtopic, -tags and -extend-data if the job has one; then the

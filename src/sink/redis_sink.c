@@ -50,7 +50,7 @@ struct redis_sink {
     struct timer again; /* armed: some pushes are put off */
     struct timer rest;  /* armed: Redis refuses all commands for now: see rest() */
     int64_t rest_us;    /* how long the next rest is */
-    bool was_ready;     /* as was told last */
+    bool was_ready;     /* as reported last */
     bool closing;       /* since stop(): nothing is sent, there are no connections */
     char rest_why[OUTCOME_REASON_MAX];
     char why[OUTCOME_REASON_MAX];
@@ -62,7 +62,7 @@ struct push {
     struct list place; // redis_sink::waiting, ::put_off or ::sent
     struct redis_sink *owner;
     struct node *node;         /* sent: to where */
-    struct delivery *delivery; /* NULL: it was told */
+    struct delivery *delivery; /* NULL: its outcome was reported */
     struct timer late;
     int64_t begun_us;
     size_t bytes;
@@ -155,7 +155,7 @@ static void be_late(struct timer *timer)
     struct redis_sink *redis = push->owner;
     bool sent = push->node != NULL;
     if (redis->closing)
-        return; /* `work` tells it */
+        return; /* `work` reports it */
     report(push, OUTCOME_FAILED, true,
            sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
     if (!sent)
@@ -218,7 +218,8 @@ static void rest(struct redis_sink *redis, const char *error)
     redis->rest_us *= 2;
     if (redis->rest_us > REST_MAX_US)
         redis->rest_us = REST_MAX_US;
-    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us); /* tells what waits */
+    loop_arm_by(loop_of(redis), &redis->work,
+                loop_of(redis)->now_us); /* reports outcomes that wait */
     look_whether_ready(redis);
 }
 
@@ -265,7 +266,7 @@ static void refused(struct push *push, struct node *node, const char *error)
             break;
         push->asks = true;
         push->ask_at = failure.address;
-        if (!push->ask_at.host[0]) /* "the host that you asked" */
+        if (!push->ask_at.host[0]) /* an empty host means that of the node which answered */
             memcpy(push->ask_at.host, node->link.address.host, sizeof(push->ask_at.host));
         send_again(push, false);
         return;

@@ -107,7 +107,7 @@ static void take_mail(struct worker_thread *thread)
     struct webhook *webhook = thread->webhook;
     struct queue_node *node = mailbox_take_all(&webhook->mailbox);
     while (node) {
-        struct queue_node *next = node->next; /* whoever gets it back may free it */
+        struct queue_node *next = node->next; /* the receiver of done() may free it */
         if (node == &webhook->stop)
             thread->end_us = steady_us() + webhook->grace_us;
         else

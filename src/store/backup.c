@@ -11,11 +11,12 @@
 #include "store/slices/slice_format.h"
 
 enum {
-    ROUNDS_MAX = 1000, /* a round looks at what is new alone, and so is shorter than a segment */
+    ROUNDS_MAX = 1000, /* each round only handles new files, and so is shorter than the time to fill
+                          a segment */
     WINDOW_BYTES = 1024 * 1024,
 };
 
-/* Above what a store gives between a backup and its end, for the next hundred years. */
+/* More than a store gives out between a backup and its end, for the next hundred years. */
 #define RESTORED_SEQ_AHEAD   (UINT64_C(1) << 30)
 #define RESTORED_LEASE_AHEAD (UINT64_C(1) << 44)
 
@@ -25,8 +26,9 @@ struct capture {
     struct disk *disk;
     struct backup *backup;
     struct store_error *error;
-    struct buf names;    /* of the files that lie there, NUL behind each */
-    unsigned new_slices; /* and history files: held since this was last set to 0, or gone */
+    struct buf names;    /* names of the files in the directory, each with a NUL behind it */
+    unsigned new_slices; /* and history files: how many were opened, or are gone, since this was
+                            last set to 0 */
 };
 
 /* Is it the name of a file that is whole when it appears: a slice, or a part of the history? */
@@ -97,9 +99,9 @@ static enum err hold(struct capture *capture, const char *name)
     enum err err = capture->disk->verbs->open(capture->disk, name, false, &held.file);
     if (err == ERR_NOT_FOUND) {
         uint32_t number;
-        bool half_made; /* merged since: another round finds what it became */
+        bool half_made; /* it was merged meanwhile: another round finds the merged one */
         capture->new_slices += history_name_parse(name, &number, &half_made);
-        return OK; /* cleaned since: the manifest will say so */
+        return OK; /* it was cleaned meanwhile, as the next manifest will say */
     }
     if (err) {
         store_error_set(capture->error, name, 0,
@@ -149,7 +151,7 @@ static int by_batch(const void *left, const void *right)
     return a->head.number < b->head.number ? -1 : a->head.number > b->head.number;
 }
 
-/* Lets go what the log does not need any more, and puts the rest in order. */
+/* Drops files that the log does not need any more, and sorts the others. */
 static void drop_dead(struct backup *backup)
 {
     size_t kept = 0;
@@ -181,14 +183,15 @@ static bool is_whole(const struct backup *backup)
     return backup->files[0].head.batch_first == backup->manifest.batch_first;
 }
 
-/* How far the last segment is written. Batches that come meanwhile are not of this instant. */
+/* Finds the end of the last segment, as of now. Later batches are not part of the backup. */
 static enum err find_end(struct backup *backup, struct store_error *error)
 {
     if (backup->segments == 0)
         return OK;
     struct backup_file *tail = &backup->files[backup->segments - 1];
     const struct manifest *manifest = &backup->manifest;
-    /* Of a store that was closed in order this is the end, whoever has opened it since. */
+    /* of a store that was closed cleanly, this is the end, even if another process has opened it
+       since */
     uint64_t last = manifest->clean ? manifest->durable : UINT64_MAX;
     struct walker walker = {.offset = BLOCK, .expected = tail->head.batch_first};
     bool batches = false;
@@ -196,9 +199,9 @@ static enum err find_end(struct backup *backup, struct store_error *error)
     walker.scan.number = tail->head.number;
     walker.scan.tag = store_tag(&manifest->id);
     walker.scan.key = tail->head.key;
-    while (walker.expected <= last && walker_look(&walker) == PLACE_BATCH) {
+    while (walker.expected <= last && walker_classify(&walker) == PLACE_BATCH) {
         backup->clock_us = walker.head.clock_us;
-        walker_pass(&walker);
+        walker_next(&walker);
     }
     backup->batch = walker.expected - 1;
     tail->used_bytes = walker.offset;
@@ -301,7 +304,8 @@ void backup_release(struct backup *backup)
 
 static void encode(struct manifest *manifest, char *slots)
 {
-    manifest->generation += 2; /* both slots say the same, so that neither counts as damaged */
+    manifest->generation +=
+        2; /* both slots have the same contents, so that neither counts as damaged */
     manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
     manifest->generation--;
     manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
@@ -320,7 +324,7 @@ enum err backup_restored(char *slots, struct store_error *out_error)
     if (err)
         return err;
     struct manifest *manifest = &root.manifest;
-    manifest->clean = false; /* else its marks are taken as they are */
+    manifest->clean = false; /* a clean store's marks would be used without a margin */
     manifest->seq_mark += RESTORED_SEQ_AHEAD;
     manifest->lease_mark += manifest->lease_mark ? RESTORED_LEASE_AHEAD : 0;
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)

@@ -1,15 +1,13 @@
 /*
- * Owns the reads, from when they are wanted until their bytes are forgotten, and the fetches that
- * wait for them.
- *
- * A read brings READ_BYTES in one piece when more than one of its bodies is wanted, else
- * LONE_BYTES: a disk takes hardly longer for the former, if it has to seek, but a fast one does.
- * What lies behind the last batch that is safely in the file is never read: it would be kept, and
- * be wrong as soon as the batch has been written.
+ * Owns the reads, from their request until their bytes are evicted, and the fetches that wait for
+ * them. A read gets READ_BYTES in one piece if more than one of its bodies is wanted, else
+ * LONE_BYTES: a disk that has to seek takes hardly longer for the former, but a fast one does.
+ * Bytes behind the last batch that is completely in the file are never read: cached, they would be
+ * wrong as soon as the next batch is written.
  *
  * Invariants: a fetch that has not ended pins its segment, so that its file stays; a read under way
- * has the file open, too. The bytes that one read of a large record brings are never
- * kept: they are its fetch's.
+ * has the file open, too. The bytes that a read of one large record gets are never cached: they
+ * belong to its fetch.
  */
 #include "store/body_read.h"
 
@@ -52,21 +50,21 @@ struct body_read {
     bool large;          /* alone, and its bytes become the fetch's */
     struct list fetches; /* body_fetch::link */
     char *bytes;
-    struct body_place place;     /* large: whose record it is … */
+    struct body_place place;     /* of a large record: its place … */
     enum err verdict;            /* … and whether it holds, … */
-    struct body_content content; /* … and what it has */
+    struct body_content content; /* … and contents */
     struct disk_op op;
 };
 
 struct body_reads {
     struct store *store;
-    struct list queue;     /* body_fetch::link: wait for a read to be made for them */
-    struct list waiting;   /* body_read::link: those of fetches, in their order */
-    struct list ahead;     /* body_read::link: waiting, too, but nobody waits for them yet */
-    struct list under_way; /* body_read::link */
-    struct list kept;      /* body_read::link; the one not used for longest first */
+    struct list queue;               /* body_fetch::link: wait for a read to be made for them */
+    struct list waiting;             /* body_read::link: those of fetches, in their order */
+    struct list ahead;               /* body_read::link: waiting, too, without fetches yet */
+    struct list under_way;           /* body_read::link */
+    struct list kept;                /* body_read::link; the one not used for longest first */
     struct list kept_at[KEPT_LISTS]; /* kept_part::link: the same reads, by where they are */
-    uint64_t looks;                  /* reads that were looked at to find a kept one: for tests */
+    uint64_t looks;                  /* reads that were examined to find a cached one: for tests */
     uint32_t waiting_count, ahead_count, under_way_count;
     size_t under_way_bytes, kept_bytes, fetched_bytes;
     int64_t retry_at_us; /* no descriptor was free */
@@ -168,7 +166,7 @@ static void end_fetch(struct body_reads *reads, struct body_fetch *fetch, enum e
     fetch->done(fetch);
 }
 
-/* The record lies at fetch->bytes, and is as it should be. */
+/* Decodes the record at fetch->bytes and sets the outputs. ERR_DAMAGED. */
 static enum err show(struct body_reads *reads, struct body_fetch *fetch)
 {
     size_t len = record_read_bytes(&fetch->place);
@@ -219,7 +217,7 @@ static void keep(struct body_reads *reads, struct body_read *read)
         forget(of_link(reads->kept.next));
 }
 
-/* Its fetches are to be read by another one, before all that was asked for later. */
+/* Queues its fetches again, before all that were requested later. */
 static void queue_again(struct body_reads *reads, struct body_read *read, bool alone)
 {
     while (!list_empty(&read->fetches)) {
@@ -233,7 +231,7 @@ static void queue_again(struct body_reads *reads, struct body_read *read, bool a
 
 static void fail(struct body_reads *reads, struct body_read *read)
 {
-    if (read->op.err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
+    if (read->op.err == ERR_AGAIN) { /* no descriptor is free: no fault of the segment */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
         queue_again(reads, read, false);
     } else if (!read->alone) {
@@ -284,7 +282,7 @@ static void read_ended(struct disk_op *op)
         keep(reads, read);
 }
 
-/* ---- reads that are to be made ---- */
+/* ---- making reads ---- */
 
 static struct body_read *read_new(struct body_reads *reads, const struct body_place *place,
                                   bool alone)
@@ -351,7 +349,7 @@ static struct body_read *find_near(struct list *head, const struct body_place *p
 static void attach(struct body_reads *reads, struct body_read *read, struct body_fetch *fetch)
 {
     if (read->state == READ_WAITING && list_empty(&read->fetches)) {
-        unlist(reads, read); /* from those that nobody waited for */
+        unlist(reads, read); /* from the reads ahead */
         wait_add(reads, read);
     }
     list_remove(&fetch->link);
@@ -371,7 +369,7 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
     struct body_read *read = NULL;
     if (!fetch->alone && record_read_bytes(place) <= READ_BYTES) {
         read = find_kept_of(reads, place);
-        if (read) { /* it came since store_read() was asked */
+        if (read) { /* it has ended since the call of store_read() */
             serve(reads, fetch, read);
             return;
         }
@@ -407,7 +405,8 @@ static void widen(const struct store *store, const struct segment *segment, stru
         read->end = settled > read->start ? settled : read->start;
 }
 
-/* What waits to be read ahead pins nothing: its segment may have gone meanwhile, or be going. */
+/* Can its segment still be read? Reads ahead do not pin it, so it may have been removed, or be
+ * about to be. */
 static bool stays(const struct store *store, const struct segment *segment)
 {
     bool goes = cleaner_removing(store->cleaner) && segment == segments_first(store->segments);
@@ -450,7 +449,7 @@ static void start(struct body_reads *reads, struct body_read *read)
 static bool has_room(const struct body_reads *reads, const struct body_read *read)
 {
     if (reads->under_way_count == 0)
-        return true; /* something must go on, or what is held would never be given back */
+        return true; /* at least one read must run, so that memory is freed in the end */
     return reads->under_way_count < BODY_READS_UNDER_WAY_MAX &&
            reads->fetched_bytes < FETCHED_BYTES &&
            reads->under_way_bytes + (size_t)(read->end - read->start) <= UNDER_WAY_BYTES;
@@ -476,7 +475,7 @@ int64_t body_reads_next_us(const struct body_reads *reads)
     return waits && reads->store->now_us < reads->retry_at_us ? reads->retry_at_us : INT64_MAX;
 }
 
-/* ---- what the store's user calls ---- */
+/* ---- store.h ---- */
 
 /* ERR_AGAIN: it must be left to the disk's threads. */
 static enum err check_in_turn(const struct store *store, uint64_t where, size_t len)
@@ -566,7 +565,7 @@ void store_fetch_end(struct store *store, struct body_fetch *fetch)
         bool last = fetch->state == FETCH_READING && fetch->link.next == fetch->link.prev;
         struct body_read *read =
             last ? LIST_ENTRY(fetch->link.next, struct body_read, fetches) : NULL;
-        if (read && read->state == READ_WAITING) { /* nobody wants it any more */
+        if (read && read->state == READ_WAITING) { /* it has no fetches any more */
             unlist(reads, read);
             list_remove(&fetch->link);
             read_free(read);

@@ -23,7 +23,7 @@ struct follower {
     uint64_t read;   /* it has received all batches up to this one */
     uint32_t number; /* of the segment where the next one is; 0: to be found … */
     uint64_t offset; /* … and where in it */
-    uint64_t batch;  /* … and its number, or a lower one while it is looked for */
+    uint64_t batch;  /* … and its number, or a lower one during the search for it */
     char *window;    /* or NULL */
     size_t cap, len; /* bytes [start, start + len) of segment `window_number` … */
     uint64_t start;
@@ -38,12 +38,12 @@ struct followers {
     struct follower *reader; /* the disk reads for this one; NULL: for none, or it went away */
     bool reading;
     struct disk_op op;
-    char *into; /* the window being read: nobody else's until it is done */
+    char *into; /* the window being read; not used otherwise until the read has ended */
     size_t want, got;
     uint64_t at, synced;
     uint32_t number;
     uint64_t dropped;
-    uint64_t looks; /* segments that were looked at to find one: tests read it */
+    uint64_t looks; /* segments that were examined to find one: for tests */
 };
 
 static bool in_use(const struct follower *follower)
@@ -167,7 +167,7 @@ static enum err bytes_at(struct follower *follower, size_t len, const char **out
 
 /* ---- going along the log ---- */
 
-/* Goes on at the segment's first batch. */
+/* Continues at the segment's first batch. */
 static void enter(struct follower *follower, const struct segment *segment)
 {
     follower->number = segment->number;
@@ -190,7 +190,8 @@ static bool find_segment(struct follower *follower)
     return found != NULL;
 }
 
-/* Goes on with the next segment. Batches that were not found in this one are lost, and skipped. */
+/* Continues with the next segment. Batches that were not found in this one are lost, and
+   skipped. */
 static void leave_segment(struct follower *follower, const struct segment *segment)
 {
     const struct segment *next = segments_after(follower->all->store->segments, segment);
@@ -303,7 +304,7 @@ static void begin_at_end(struct follower *follower)
     follower->number = 0;
 }
 
-/* Makes all that was appended durable, and ends what the manifest is being written for. */
+/* Makes all that was appended durable, and completes a pending write of the manifest. */
 static enum err settle(struct store *store)
 {
     log_want_sync(store->log);
@@ -327,7 +328,7 @@ static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_
     memcpy(follower->name, name, FOLLOWER_NAME_MAX);
     begin_at_end(follower);
     if (!manifest_write_now(store->manifest, false)) {
-        log_mark_copies(store->log); /* the manifest says that there may be such */
+        log_mark_copies(store->log); /* the manifest has the feature bit for it */
         return OK;
     }
     *follower = (struct follower){.all = follower->all};
@@ -371,7 +372,7 @@ enum err follower_open(struct store *store, struct bytes name, struct follower *
 static void forget_window(struct follower *follower)
 {
     if (follower->all->reader == follower)
-        follower->all->reader = NULL; /* what the disk reads is nobody's then */
+        follower->all->reader = NULL; /* the read under way is ignored */
     mem_free(follower->window);
     follower->window = NULL;
     follower->len = 0;
@@ -471,7 +472,7 @@ void followers_begin(struct followers *all, const struct manifest *manifest)
         memcpy(follower->name, found->name, FOLLOWER_NAME_MAX);
         if (!in_use(follower))
             continue;
-        /* Behind the log's beginning or beyond its end: out of step, by somebody else's hand. */
+        /* A cursor before the log's beginning or beyond its end: files were exchanged by hand. */
         bool lost = found->cursor + 1 < manifest->batch_first || found->cursor > batch_last;
         follower->state = found->dropped || lost ? FOLLOWER_DROPPED : FOLLOWER_READS;
         follower->cursor = found->cursor < batch_last ? found->cursor : batch_last;

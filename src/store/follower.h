@@ -80,8 +80,8 @@ bool follower_resume(struct follower *follower, uint64_t batch);
 void follower_remove(struct follower *follower);
 
 enum follower_state follower_state(const struct follower *follower);
-uint64_t follower_cursor(
-    const struct follower *follower); /* it has acknowledged up to this batch */
+/* The last batch that it has acknowledged. */
+uint64_t follower_cursor(const struct follower *follower);
 
 /*
  * Calls the callbacks for the next durable batches, until `budget_bytes` of the log were read, but
@@ -103,9 +103,9 @@ uint64_t follower_lag_bytes(const struct follower *follower);
 
 struct followers *followers_new(struct store *store);
 void followers_free(struct followers *all); /* NULL does nothing; not while one is reading */
-/* From what was found in the manifest; the log is known. */
+/* Opening, after the log: takes the followers that are in the manifest. */
 void followers_begin(struct followers *all, const struct manifest *manifest);
-/* Their cursors, into the manifest that is about to be written. */
+/* Sets their cursors in the manifest that is about to be written. */
 void followers_fill(const struct followers *all, struct manifest *manifest);
 /* Has any follower not acknowledged all batches up to this one? */
 bool followers_need(const struct followers *all, uint64_t batch);

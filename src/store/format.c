@@ -93,7 +93,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
     };
     decode_followers(at + FOLLOWERS_AT, &manifest);
     if (manifest.generation == 0 || manifest.batch_first == 0 || manifest.seq_mark == 0)
-        return FORMAT_BAD; /* whole, and of nobody's making */
+        return FORMAT_BAD; /* the checksum is valid, but laterd never writes this */
     memcpy(manifest.id.bytes, at + 16, sizeof(manifest.id.bytes));
     *out_manifest = manifest;
     return FORMAT_GOOD;

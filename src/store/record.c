@@ -206,7 +206,7 @@ void record_epoch_encode(uint64_t epoch, void *record)
     put_u64(at + 8, epoch);
 }
 
-void record_spoil(void *record)
+void record_invalidate(void *record)
 {
     char *at = record;
     put_u64(at + 96, ~get_u64(at + 96));
@@ -230,7 +230,7 @@ static bool state_possible(uint8_t state)
     return state > JOB_GONE && state < JOB_STATES;
 }
 
-/* Content type and body are known. False: what is behind them cannot be properties. */
+/* Decodes what follows content type and body. False: it cannot be properties. */
 static bool decode_properties(const char *at, size_t len, struct event *event)
 {
     uint64_t start = (uint64_t)RECORD_JOB_HEAD + event->content_type.len + event->body.len;
@@ -438,7 +438,7 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
     return decode_event(at, len, out_record) ? OK : ERR_CORRUPT;
 }
 
-enum err record_glance(const void *bytes, size_t room, size_t *out_len, struct job_ref *out_ref)
+enum err record_peek(const void *bytes, size_t room, size_t *out_len, struct job_ref *out_ref)
 {
     const char *at = bytes;
     size_t len = room < 16 ? 0 : get_u32(at);
@@ -507,7 +507,7 @@ bool record_body_good(const struct record *record)
     return body_sum_of(record) == record->body_sum;
 }
 
-bool record_spoiled(const struct record *record)
+bool record_is_invalidated(const struct record *record)
 {
     return body_sum_of(record) == ~record->body_sum;
 }

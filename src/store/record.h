@@ -50,7 +50,7 @@ void record_epoch_encode(uint64_t epoch, void *record);
 
 /* Invalidates the checksum of a JOB record, because its body is lost and must never be delivered.
  */
-void record_spoil(void *record);
+void record_invalidate(void *record);
 
 /*
  * What a record says. The event's bytes are borrowed from the record, its retry waits from
@@ -83,8 +83,8 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
  * For prefetching: the length of the record at the start of `room` bytes, and the job that it
  * concerns (.seq 0: none). Checks less than record_decode(). ERR_CORRUPT: not a record.
  */
-enum err record_glance(const void *bytes, size_t room, size_t *out_len,
-                       struct job_ref *out_ref) MUST_USE;
+enum err record_peek(const void *bytes, size_t room, size_t *out_len,
+                     struct job_ref *out_ref) MUST_USE;
 
 /*
  * Iterates over the events of a batch, and skips its other records. Everything that reads the log
@@ -112,9 +112,9 @@ enum err batch_walk_next(struct batch_walk *walk) MUST_USE;
 /* Does body_sum match? It covers: of a JOB content type, body and properties; of SETTINGS the
    settings and the topic's name; of a NOTE everything. O(those bytes). */
 bool record_body_good(const struct record *record);
-/* Was the checksum invalidated by record_spoil(), because the body was lost before this record was
-   written? */
-bool record_spoiled(const struct record *record);
+/* Was the checksum invalidated by record_invalidate(), because the body was lost before this record
+   was written? */
+bool record_is_invalidated(const struct record *record);
 
 struct body_place;
 struct body_content;

@@ -1,6 +1,6 @@
 /*
- * Puts the parts together: opening, a turn, admission, reading bodies, closing. internal.h says
- * which parts there are.
+ * Connects the parts: opening, a turn, admission, reading bodies, closing. internal.h lists the
+ * parts.
  */
 #include <time.h>
 
@@ -51,7 +51,7 @@ void store_fail(struct store *store, int sys_errno)
 
 /* ---- opening and closing ---- */
 
-/* A new store must have a place for its first batch before it says that it is open. */
+/* Waits until a new store has room for its first batch. */
 static enum err make_first(struct store *store, struct store_error *out_error)
 {
     char name[DISK_NAME_MAX];
@@ -139,7 +139,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
     if (!err)
         err = make_first(store, out_error);
     if (err) {
-        store->failed = store->closing = true; /* nothing more is begun */
+        store->failed = store->closing = true; /* no more operations are begun */
         store_free(store);
         disk->verbs->unlock(disk);
         return err;
@@ -205,7 +205,7 @@ const uint8_t *store_identity(const struct store *store)
     return store->id.bytes;
 }
 
-/* ---- what the parts do ---- */
+/* ---- calls of the parts ---- */
 
 void store_clock_note(struct store *store, int64_t at_us)
 {
@@ -306,11 +306,11 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
         return ERR_DISK_LIMIT;
     const struct segments *segments = store->segments;
     enum err full = segments_full(segments);
-    if (!full && segments_scarce(segments)) /* the next turn says so */
+    if (!full && segments_scarce(segments)) /* the next turn sets it */
         return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
     /*
-     * While the disk is full, room is kept back, so that finish and delete go on: for the record
-     * that ends each job, and two segments' worth for cleaning the oldest one, with what is ended
+     * While the disk is full, room is reserved so that finish and delete still work: for the record
+     * that ends each job, and two segments for cleaning the oldest one and for what is ended
      * meanwhile.
      */
     uint64_t kept =

@@ -33,27 +33,28 @@ struct store_options {
     bool buffered;         /* write now, sync later: durability interval or os */
     int64_t interval_us;   /* buffered: sync this often; 0 = leave it to the system */
     int64_t
-        inline_us; /* a commit is made in the turn while they take less than half of this, at
-                      most; after a slower one the disk's thread makes the next four; 0 = never */
-    uint64_t follower_bytes; /* bytes of log that may be kept for followers; 0 = 1 GiB */
+        inline_us; /* commits are made in the turn while they take less than half of this; after a
+                    * slower one the disk's thread makes the next four; 0 = never in the turn */
+    uint64_t follower_bytes; /* bytes of the log above which segments are no longer kept for
+                                followers; 0 = 1 GiB */
     uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
     uint32_t body_max;       /* bytes of the largest body that clients may send */
-    int64_t now_us;
-    uint64_t id_seed; /* for the simulator: seed of a new store's id; 0 = random */
-    uint64_t epoch;   /* the epoch of the leader, which rises with each election; 0 = there are no
-                         elections */
-    uint64_t boot_first; /* for salvage: a new store begins as if it had been opened this often */
+    int64_t now_us;          /* the time of the opening, since the epoch */
+    uint64_t id_seed;        /* for the simulator: seed of a new store's id; 0 = random */
+    uint64_t epoch; /* the epoch of the leader, which rises with each election; 0 = there are no
+                       elections */
+    uint64_t boot_first; /* for salvage: a new store counts as opened this often already */
     /*
-     * Jobs that are due further ahead than this may leave the log for slices when it is cleaned; 0
-     * = none may. They come back to memory when they are due in half of this time. A log larger
+     * Jobs that are due further ahead than this may move from the log to slices when it is cleaned;
+     * 0 = none may. They come back to memory when they are due in half of this time. A log larger
      * than `checkpoint_bytes` is cleaned in order to move such jobs; 0 = 256 MiB.
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
-    int64_t history_us;   /* the history of jobs is kept this long; 0 = not at all */
-    uint64_t spill_bytes; /* a run of jobs that leave the log may gather this much, even if memory
-                             is short; 0 = 4 MiB */
-    uint32_t slices_few;  /* with more slices than this no small ones are made; 0 = 64 */
+    int64_t history_us;   /* the history of jobs is kept this long; 0 = there is none */
+    uint64_t spill_bytes; /* bytes that a run of far jobs for a slice may have, even if memory is
+                             short; 0 = 4 MiB */
+    uint32_t slices_few;  /* with more slices than this, no small ones are made; 0 = 64 */
     uint64_t image_jobs;  /* a clean close with this many far jobs or more leaves an image of their
                              index; 0 = 65,536 */
     int64_t image_us;     /* writing it may take this long; 0 = 20 seconds */
@@ -81,8 +82,7 @@ enum store_notice {
                     */
     STORE_SET_ASIDE, /* the segment left the log and is kept under another name; jobs lost their
                         bodies */
-    STORE_FAR_WAITS, /* no memory for far jobs whose due time is near; once a minute while that
-                        lasts */
+    STORE_FAR_WAITS, /* far jobs whose due time is near wait for memory; at most once a minute */
     STORE_FOLLOWER_DROPPED, /* the log is no longer kept for this follower; `text` is its name */
 };
 
@@ -114,13 +114,13 @@ struct store_callbacks {
     /* Recovery: called several times in each tenth of a second, unless the disk is slow. An error
        ends store_open() with it; the disk is then as a kill -9 would have left it. */
     enum err (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
-    /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
+    /* Recovery: a line for each damaged part, before store_open() returns ERR_CORRUPT. */
     void (*finding)(struct store_callbacks *callbacks, const char *line);
     /* All batches up to this number are as durable as asked for. */
     void (*durable)(struct store_callbacks *callbacks, uint64_t batch);
     /* Buffered: all batches up to this number are on disk. */
     void (*synced)(struct store_callbacks *callbacks, uint64_t batch);
-    /* A write or sync failed (S5); every answer that waits must be a failure now. */
+    /* A write or sync failed (S5); every waiting answer must be a failure now. */
     void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
      * Checkpoint: the segment with this event's record, at `where`, will be deleted. If it is still
@@ -140,26 +140,27 @@ struct store_callbacks {
      * (core_relocate_moves), in slices as above. NULL: there are no such jobs.
      */
     bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
-    /* Checkpoint: append again whatever has no place of its own, and what else lives at those
-       places and need not be read (core_relocate_topics), in slices as above. */
+    /* Checkpoint: append again what has no place of its own, and what else lives at those places
+     * and need not be read (core_relocate_topics), in slices as above. */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor);
     /*
-     * The next ones are of far jobs, whose records lie in slices and which the core need not have
+     * The next ones are for far jobs, whose records lie in slices and which the core need not have
      * in memory. `spill` NULL: no job becomes far. A store that has slices is not opened without
      * `arrive` and `replay_far`.
      *
-     * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
-     * if that is its newest record, and it is delayed until after `due_after_us`, or ready or
-     * buried and one of too many. True: `out_job` is all of the job as it is now, its bytes
-     * borrowed from `event`; the job stays where it is until depart(). False: it is relocated, or
-     * has no record there any more.
+     * Checkpoint: may the job of this event, whose record lies at `where`, become far? Only if that
+     * is its newest record, and it is delayed until after `due_after_us`, or ready or buried and
+     * beyond the number of such jobs kept in memory. True: `out_job` is the complete present state
+     * of the job, its bytes borrowed from `event`; the job stays where it is until depart(). False:
+     * it is relocated, or has no record there any more.
      */
     bool (*spill)(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
                   int64_t due_after_us, struct event *out_job);
     /*
-     * What spill() gave of this job is durable at `record`. True: the job has not changed since,
-     * and is far from now on. False: it has; what is at `record` is of no use. Emits nothing.
+     * The record that spill() returned for this job is durable at `record`. True: the job has not
+     * changed since, and is far from now on. False: it has changed; the record is dead. Emits no
+     * event.
      */
     bool (*depart)(struct store_callbacks *callbacks, uint64_t seq, struct stored record);
     /* Prefetch hint: depart() (`departs`), or spill() or relocate(), will be called for all of
@@ -167,9 +168,9 @@ struct store_callbacks {
     void (*soon)(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs);
     /*
-     * The topic whose far jobs a command is going through, after it has read some. Jobs of that
-     * topic do not depart until it is done, because the command would find them neither in memory
-     * nor among the far ones. False: none. May be NULL.
+     * The topic of a command that goes through a topic's far jobs, after it has read some. Jobs of
+     * that topic do not depart until it is done, because the command would find them neither in
+     * memory nor among the far ones. False: there is no such command. May be NULL.
      */
     bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
     /*
@@ -184,7 +185,7 @@ struct store_callbacks {
      * arrive().
      */
     bool (*near)(struct store_callbacks *callbacks, const struct event *event);
-    /* Is there memory to bring far jobs back now? False: will be asked again. NULL: always. */
+    /* Is there memory to bring far jobs back now? False: is called again later. NULL: always. */
     bool (*far_room)(struct store_callbacks *callbacks);
     /* How many bytes of memory are left below the limit. NULL: enough. */
     uint64_t (*memory_left)(struct store_callbacks *callbacks);
@@ -196,9 +197,9 @@ struct store_callbacks {
     /* Recovery, after all events: about `jobs` far jobs follow. May be NULL. */
     void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*
-     * Recovery: these jobs are far, with their records there, except those that the core has in
-     * memory. If the core has an older record of a job in memory, it drops that without reporting
-     * it. An error ends store_open() with it.
+     * Recovery: these jobs are far, with their records at these places, except those that the core
+     * has in memory. If the core has an older record of a job in memory, it drops that without
+     * reporting it. An error ends store_open() with it.
      */
     enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *jobs,
                            uint32_t count);
@@ -206,10 +207,9 @@ struct store_callbacks {
        work remains for those that came. ERR_CORRUPT: a job came twice. May be NULL. */
     enum err (*far_end)(struct store_callbacks *callbacks, bool *out_more);
     /*
-     * Clean close: appends one part of an image of everything that is known of jobs whose records
-     * lie in slices (store_slice_state()) to `out`. Called for all FAR_PARTS in order, with no
-     * other call between. False: no image can be made now; no more parts are asked for. May be
-     * NULL.
+     * Clean close: appends one part of an image of what is known of jobs whose records lie in
+     * slices (store_slice_state()) to `out`. Called for all FAR_PARTS in order, with no other call
+     * between. False: no image can be made now; no more parts are requested. May be NULL.
      */
     bool (*far_image)(struct store_callbacks *callbacks, uint32_t part, struct buf *out);
     /*
@@ -220,22 +220,22 @@ struct store_callbacks {
     enum err (*far_image_take)(struct store_callbacks *callbacks, uint32_t part,
                                struct bytes image);
     /*
-     * Recovery, after all events and before far_image_take(): the records of these jobs are there,
-     * in slices. If the core has an older record of one in memory, it drops that without reporting
-     * it; the image or far_begin() follows. NULL if far_image() is.
+     * Recovery, after all events and before far_image_take(): the records of these jobs are at
+     * these places, in slices. If the core has an older record of one in memory, it drops that
+     * without reporting it; the image or far_begin() follows. NULL if far_image() is.
      */
     void (*drop_older)(struct store_callbacks *callbacks, const struct far_job *jobs,
                        uint32_t count);
     /* Discards the parts that far_image_take() was given. */
     void (*far_image_drop)(struct store_callbacks *callbacks);
-    /* A segment is damaged. */
+    /* A notice, for the log. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);
 };
 
 /*
- * Callbacks that do nothing, for callers that need only a few: copy this and set those. Nothing may
- * die in such a store, because nothing is relocated.
+ * Callbacks that do nothing, for callers that need only a few: copy this and set those. No record
+ * may die in such a store, because nothing is relocated.
  */
 extern const struct store_callbacks store_idle_callbacks;
 
@@ -255,88 +255,94 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
 enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch) MUST_USE;
 
 /*
- * How many descriptors a store opens at most, including its directory and lock; whoever accepts
- * connections must leave it that many. If they are missing all the same nothing fails: what needs
- * one waits and is tried again.
+ * How many descriptors a store opens at most, including its directory and lock; a server must limit
+ * its connections accordingly. If none is free, nothing fails: operations that need one are tried
+ * again.
  */
 unsigned store_descriptors(uint32_t files_max);
 
-/* Writes what is open, marks the log as cleanly ended, waits for the disk, gives back the lock. */
+/* Writes the open batch, marks the log as cleanly closed, waits for the disk, releases the lock. */
 void store_close(struct store *store);
 
-/* Numbers that must never be given again, as of opening: the first free ones. */
+/* As of opening: the first numbers that were never given. */
 uint64_t store_seq_first(const struct store *store);
 uint64_t store_lease_first(const struct store *store);
-/* Its 16 bytes of identity, made when the store was; borrowed. */
+/* The store's identity, 16 bytes, made when it was created; borrowed. */
 const uint8_t *store_identity(const struct store *store);
 
 /*
- * Is there room to keep a job with this many bytes (id, content type, body, properties), and to end
+ * Is there room for a job with this many bytes (id, content type, body, properties), and for ending
  * it later? ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
+ * O(1).
  */
 enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
 
 /*
- * Appends an event to the open batch. `seq_next` is the core's next server-made number, kept as
- * the high-water mark. Only after store_admit for pushes; other events always have room.
+ * Appends an event to the open batch, and returns the place of its record, if it has one. Pushes
+ * only after store_admit(); other events always have room. O(its bytes).
  */
 struct stored store_append(struct store *store, const struct event *event);
-/* The data at this place died, and no event will say so: event_sink::died. */
+/* The record at this place died without an event: event_sink::died. */
 void store_died(struct store *store, struct stored record);
+/* The core's next server-made number, kept as a high-water mark. */
 void store_seq_note(struct store *store, uint64_t seq_next);
 /*
- * Something happened at this time that no event records (a job became due): within 0.1 s a batch of
- * this time or later will be written, an empty one if need be, but at most one such batch a second,
+ * Something happened at `at_us` that no event records (a job became due): within 0.1 s a batch with
+ * this time or later is written, an empty one if necessary, but at most one such batch a second,
  * and none while the disk is full.
  */
 void store_clock_note(struct store *store, int64_t at_us);
-/* The core's next lease: once a turn, and before store_close. */
+/* The core's next lease. Call it once a turn, and before store_close(). */
 void store_lease_note(struct store *store, uint64_t lease_next);
 
 /* The batch of the last event appended. */
 uint64_t store_batch(const struct store *store);
-/* The batch that an answer must wait for if everything promised so far has to be durable. */
+/* The batch that an answer must wait for so that all promised events so far are durable. */
 uint64_t store_promised(const struct store *store);
+/* The last batch that is as durable as options.buffered asks for, and the last that is synced. */
 uint64_t store_durable(const struct store *store);
 uint64_t store_synced(const struct store *store);
-/* Buffered: sync everything appended so far as soon as possible, then call callbacks->synced(). */
+/* Buffered: syncs everything appended so far as soon as possible, then calls
+   callbacks->synced(). */
 void store_want_sync(struct store *store);
 
 /*
- * The end of a turn: seals and hands over the open batch if it is wanted (promised events, or old
- * enough, or large) and none is under way; does a bounded slice of checkpoint work.
+ * The end of a turn: seals and writes the open batch if it is due (promised events, or old enough,
+ * or large) and none is under way; does bounded checkpoint work.
  */
 void store_turn(struct store *store, int64_t now_us);
 /* Consumers now wait (or no longer wait) for jobs that become due. While they do, the turn makes
    only small commits itself. */
 void store_latency_first(struct store *store, bool latency_first);
 int64_t store_next_us(
-    const struct store *store); /* when store_turn wants to be called; or INT64_MAX */
-/* The next store_turn() cleans the log for so long at most, and one step besides: 2 ms, or less. */
+    const struct store *store); /* when store_turn() is to be called next; or INT64_MAX */
+/* How long the next store_turn() cleans the log at most, in microseconds, besides one step: up to 2
+   ms. */
 int64_t store_cleaning_us(const struct store *store);
-void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
+void store_poll(struct store *store); /* handles disk operations that have ended */
 
-/* A job's record: what the core knows of it; lengths in bytes. */
+/* Names a record of a job or note; lengths in bytes. */
 struct body_place {
     uint64_t seq;
     uint64_t where;
     size_t content_type_len;
     size_t body_len;
     uint32_t record_bytes; /* struct stored::bytes, if the job has properties; else 0 */
-    bool is_note;          /* it is a note's: of it only seq, where and record_bytes count */
+    bool is_note;          /* a note's record: only seq, where and record_bytes are used */
 };
 
-/* What only the record has. */
+/* The parts of a record that the core does not have in memory. */
 struct body_content {
     struct bytes content_type, body, properties;
     struct note_head note; /* of a note, whose text is the body */
 };
 
 /*
- * Copies what a job's record alone has into the arena, if it is in memory (a recent batch, what was
- * read ahead, the page cache), and checks it against the checksum made from the client's bytes.
- * Does not wait. ERR_DAMAGED; ERR_AGAIN: they are to be fetched. So are records above 128 KiB, but
- * for those that are not in their file yet: a turn has no time to copy them.
+ * Copies content type, body and properties into the arena, if they are in memory (a recent batch,
+ * what was read ahead, the page cache), and verifies the checksum made from the client's bytes.
+ * Does not wait. ERR_DAMAGED; ERR_AGAIN: use store_fetch(). ERR_AGAIN also for records above 128
+ * KiB, unless they are not in their file yet, because copying them takes a turn too long. O(their
+ * bytes).
  */
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
                     struct body_content *out_content) MUST_USE;
@@ -344,56 +350,57 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
 enum body_fetch_state { FETCH_NONE, FETCH_QUEUED, FETCH_READING, FETCH_ENDED };
 
 /*
- * One body that is read by the disk's threads. The caller fills in the first three fields and keeps
- * all of it where it is from store_fetch() to store_fetch_end().
+ * One body that is read by the disk's threads. The caller sets the first three fields and must not
+ * move the struct from store_fetch() to store_fetch_end().
  */
 struct body_fetch {
     struct body_place place;
-    /* It has ended: `err`, and on OK the bytes, good until store_fetch_end(). Called once, from
-       store_poll() or store_turn(), never from store_fetch(); may call store_fetch_end() alone. */
+    /* Called once when it has ended, from store_poll() or store_turn(), never from store_fetch();
+     * may call only store_fetch_end(). `err` is set, and on OK `content`, valid until
+     * store_fetch_end(). */
     void (*done)(struct body_fetch *fetch);
     void *owner;                 /* for done */
     enum err err;                /* out: OK, ERR_IO, ERR_DAMAGED */
     struct body_content content; /* out */
-    enum body_fetch_state state; /* the store's, as all that follows */
+    enum body_fetch_state state; /* internal, as all that follows */
     bool alone;                  /* an earlier read failed, perhaps of its neighbours only */
-    char *bytes;                 /* what the outputs lie in */
-    uint32_t segment;            /* that cannot go before it has been read */
+    char *bytes;                 /* the memory of `content` */
+    uint32_t segment;            /* is pinned until it has been read */
     struct list link;            /* body_reads::queue or body_read::fetches */
 };
 
 /*
  * Reads a body for which store_read() returned ERR_AGAIN. Reads start in store_turn(), in the order
- * of the fetches, several at a time; neighbours in a segment are read together. There is no limit
- * on fetches: one that has not ended takes no memory beyond struct body_fetch. The record need not
- * stay in its segment; the segment is kept until it has been read. O(1).
+ * of the fetches, several at a time; adjacent records of a segment are read together. There is no
+ * limit on fetches: one that has not ended takes no memory beyond struct body_fetch. The record may
+ * be relocated meanwhile; its segment is kept until it has been read. O(1).
  */
 void store_fetch(struct store *store, struct body_fetch *fetch);
 /*
- * What `content` of an ended fetch lies in: the caller's from now on, to be freed by mem_free(), on
- * any thread. NULL: it brought nothing. store_fetch_end() is due all the same. O(1).
+ * Passes the memory of `content` of an ended fetch to the caller, to be freed by mem_free(), on any
+ * thread. NULL: there is none. store_fetch_end() must be called all the same. O(1).
  */
 char *store_fetch_take(struct store *store, struct body_fetch *fetch) MUST_USE;
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
 void store_fetch_end(struct store *store, struct body_fetch *fetch);
 
 /*
- * A hint: these bodies will likely be wanted next, in this order. Reads them ahead unless there is
- * more urgent work. O(count * reads under way).
+ * A hint: these bodies will likely be needed next, in this order. Reads them ahead unless there are
+ * more urgent reads. O(count * reads under way).
  */
 void store_read_ahead(struct store *store, const struct body_place *places, uint32_t count);
-/* Since the last call, was a body asked for that a read ahead had brought, or should have? */
+/* Since the last call, was a body read that a read ahead had brought, or should have? */
 bool store_wants_read_ahead(struct store *store);
 
 /* How many bodies had to be read from the disk so far. O(1). */
 uint64_t store_cold_reads(const struct store *store);
-/* Bytes of memory that reads hold: under way, kept, and in fetches not ended. O(1). */
+/* Bytes of memory of reads under way, of cached bytes, and of fetches not ended. O(1). */
 size_t store_read_bytes(const struct store *store);
 
 /* ---- far jobs ---- */
 
 /* Some jobs cannot depart until no command goes through their topic's far jobs; no such command
-   should begin before they have. */
+ * should begin before they have. */
 bool store_far_departs(const struct store *store);
 /* Far jobs whose due time is near wait because callbacks->far_room() returned false; until all of
    them are in memory, nothing else should take memory that becomes free. O(1). */
@@ -406,26 +413,26 @@ bool store_move_unread(const struct store *store, uint64_t where);
 /* The state of the jobs in the slice at this place; JOB_GONE: no slice is there. O(log slices). */
 enum job_state store_slice_state(const struct store *store, uint64_t where);
 
-/* In callbacks->far_begin: may a job whose record is at this place be told of as a far one, too,
-   because that is in a slice, or in a segment that jobs have left for one? O(log slices). */
+/* In callbacks->far_begin: may replay_far() name a job whose record is at this place, because that
+ * is in a slice, or in a segment from which jobs have moved to one? O(log slices). */
 bool store_may_be_far(const struct store *store, uint64_t where);
 
 /* The seed for hashes of clients' ids in slices' indexes; fixed for the life of the store. O(1). */
 uint64_t store_far_key(const struct store *store);
 
 /*
- * The record of one far job that is read by the disk's threads. The caller fills in `where`, `done`
- * and `owner`, and keeps all of it where it is from store_far_fetch() to store_far_fetch_end().
+ * The record of one far job that is read by the disk's threads. The caller sets `where`, `done` and
+ * `owner`, and must not move the struct from store_far_fetch() to store_far_fetch_end().
  */
 struct far_fetch {
     uint64_t where;
-    /* It has ended: `err`, and on OK `event`, an EVENT_JOB with all that the record has, good until
-       store_far_fetch_end(). Called once, from store_poll() or store_turn(), never from
-       store_far_fetch(); may call store_far_fetch_end() alone. */
+    /* Called once when it has ended, from store_poll() or store_turn(), never from
+     * store_far_fetch(); may call only store_far_fetch_end(). `err` is set, and on OK `event`, an
+     * EVENT_JOB with all of the record, valid until store_far_fetch_end(). */
     void (*done)(struct far_fetch *fetch);
-    void *owner;        /* for done */
-    enum err err;       /* out: OK, ERR_IO, ERR_DAMAGED (no record begins there, or it is rotten) */
-    struct event event; /* out */
+    void *owner;  /* for done */
+    enum err err; /* out: OK, ERR_IO, ERR_DAMAGED (no record begins there, or it is damaged) */
+    struct event event;    /* out */
     struct far_read *read; /* the store's */
 };
 
@@ -437,16 +444,17 @@ struct far_room {
 };
 
 /*
- * Reads the record at a place in a slice at once. `out_event`, as that of a far_fetch, borrows from
- * `room`. ERR_AGAIN: it is not all in memory, or too long for the room; ERR_DAMAGED. O(its bytes).
+ * Reads the record at a place in a slice without waiting. `out_event`, as that of a far_fetch,
+ * borrows from `room`. ERR_AGAIN: it is not all in memory, or too long for the room; ERR_DAMAGED.
+ * O(its bytes).
  */
 enum err store_far_cached(struct store *store, uint64_t where, struct far_room *room,
                           struct event *out_event) MUST_USE;
 
 /*
  * Reads the record at a place in a slice: one read of the disk, or two if it is long, unless it is
- * in memory. Any number may be asked for; some are under way at a time, the others wait in order.
- * The slice stays until it has been read. O(1).
+ * in memory. There is no limit on fetches; some are read at a time, the others wait in order. The
+ * slice is kept until the record has been read. O(1).
  */
 void store_far_fetch(struct store *store, struct far_fetch *fetch);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
@@ -454,32 +462,33 @@ void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
 
 /*
  * The first far jobs of a topic, in the order of due time and number, or the last ones, backwards.
- * The caller fills in what is above `err`, and keeps all of it where it is from store_far_page() to
- * store_far_page_end().
+ * The caller sets the fields above `done`, `done` and `owner`, and must not move the struct from
+ * store_far_page() to store_far_page_end().
  */
 struct far_page {
     struct bytes topic;
     enum job_state state; /* JOB_DELAYED, JOB_READY or JOB_BURIED */
     int64_t due_us;       /* only jobs that come after (backwards: before) this due time … */
     uint64_t seq;         /* … and number */
-    bool backwards;       /* the last ones, the very last of them first */
-    uint32_t max;         /* so many at most; at least 1 */
-    bool with_bodies;     /* else of a body only its length is known */
-    /* It has ended: `err`, and on OK all below it, good until store_far_page_end(). Called once,
-       from store_far_page(), store_poll() or store_turn(). */
+    bool backwards;       /* in descending order, from the last one on */
+    uint32_t max;         /* number of jobs at most; at least 1 */
+    bool with_bodies;     /* false: only the length of a body is set */
+    /* Called once when it has ended, from store_far_page(), store_poll() or store_turn(). `err` is
+     * set, and on OK all below it, valid until store_far_page_end(). */
     void (*done)(struct far_page *page);
     void *owner;                /* for done */
     enum err err;               /* out: OK, ERR_IO, ERR_AGAIN (no descriptor is free) */
-    uint32_t count;             /* out: fewer than `max` if they are long, too */
+    uint32_t count;             /* out: may be less than `max` if the jobs are long */
     struct event *events;       /* out: EVENT_JOBs with their places */
-    bool more;                  /* out: there may be others behind them */
+    bool more;                  /* out: there may be more jobs behind them */
     struct far_page_read *read; /* the store's */
 };
 
 /*
- * Reads the blocks of slices that may have such jobs, one by one: few, if many of the jobs that are
- * due early belong to the topic; of slices that have any of it all, if few do. Jobs that come back
- * or end meanwhile may be told of or not. Each turn looks at 256 slices at most, for all pages.
+ * Reads the blocks of slices that may have such jobs, one by one: few blocks if many of the jobs
+ * that are due early belong to the topic; if few do, all blocks of the slices that have any. Jobs
+ * that arrive or end meanwhile may be included or not. Each turn handles 256 slices at most, for
+ * all pages.
  *
  * What was read of a block behind the page is kept for the page that begins there: who goes through
  * all of them, one way or backwards, reads each block once; if there are more slices than memory
@@ -490,26 +499,26 @@ void store_far_page(struct store *store, struct far_page *page);
 void store_far_page_end(struct store *store, struct far_page *page);
 
 /*
- * About how many far jobs are due by then. With few slices they are counted. With many this is the
- * result of a survey of the last ten seconds, for the nearest of these times: now, in 1 min, 5 min,
- * 1 h, 1 d, ever. O(16 slices' blocks).
+ * About how many far jobs are due by `limit_us`. With few slices they are counted. With many this
+ * is the result of a survey of the last ten seconds, for the nearest of these times: now, in 1 min,
+ * 5 min, 1 h, 1 d, ever. O(16 slices' blocks).
  */
 uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
 
 enum { FAR_DUE_TIMES_MAX = 64 };
 
-/* How many far jobs are due by some times: the caller fills in what is above `next_slice`. */
+/* How many far jobs are due by given times. The caller sets the fields above `next_slice`. */
 struct far_due {
-    const int64_t *until_us; /* these times, which rise, … */
-    uint32_t count;          /* … so many: at most FAR_DUE_TIMES_MAX */
-    uint64_t *jobs;          /* to each is added how many are due then or before */
-    uint32_t next_slice;     /* the store's; 0 at first */
+    const int64_t *until_us; /* the times, ascending, … */
+    uint32_t count;          /* … at most FAR_DUE_TIMES_MAX */
+    uint64_t *jobs;          /* for each time, the number of jobs due by then is added here */
+    uint32_t next_slice;     /* internal; 0 at first */
 };
 
 /*
- * Counts in up to `most` slices more. False: it has been through all of them. Exact, but that jobs
- * are taken to be spread evenly over the time of a block (64 KiB) that one of the times falls into;
- * and that those that come, go or come back to memory between the calls are counted or not.
+ * Counts in up to `most` more slices. False: all slices have been counted. Exact, except that jobs
+ * of a block (64 KiB) in which one of the times falls are assumed to be spread evenly over the
+ * block's time, and that jobs that depart, end or arrive between the calls may be counted or not.
  * O(times) for a slice; O(its blocks and dead bits) if a time falls into it.
  */
 bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
@@ -521,20 +530,21 @@ bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
 void store_history_add(struct store *store, const struct happening *happening);
 
 /*
- * What happened to the jobs that had an id. The caller fills in what is above `err`, and keeps all
- * of it where it is from store_history_find() to store_history_find_end().
+ * What happened to the jobs that had an id. The caller sets `ref`, `max`, `done` and `owner`, and
+ * must not move the struct from store_history_find() to store_history_find_end().
  */
 struct history_find {
-    struct job_ref ref; /* by a number only a job without an id of its client's is found */
-    uint32_t max;       /* the newest so many, at least 1; fewer if their texts are long */
-    /* It has ended: `err`, and on OK all below it, good until store_history_find_end(). Called
-       once, from store_turn(); may call store_history_find_end() alone. */
+    struct job_ref ref; /* a number finds only a job without a client's id */
+    uint32_t max; /* number of the newest entries, at least 1; fewer are returned if their texts are
+                     long */
+    /* Called once when it has ended, from store_turn(); may call only store_history_find_end().
+     * `err` is set, and on OK all below it, valid until store_history_find_end(). */
     void (*done)(struct history_find *find);
     void *owner;    /* for done */
     enum err err;   /* out: OK, ERR_IO */
     uint32_t count; /* out */
     bool more;      /* out: there may be older ones */
-    bool damaged;   /* out: true: some may be missing, because a file cannot be read or is gone */
+    bool damaged;   /* out: some may be missing, because a file cannot be read or is gone */
     const struct happening *happenings; /* out: the oldest first */
     struct history_search *search;      /* the store's */
 };
@@ -544,15 +554,16 @@ void store_history_find(struct store *store, struct history_find *find);
 /* Frees what it brought; if it has not ended, it never will. Does nothing to an ended one. */
 void store_history_find_end(struct store *store, struct history_find *find);
 
+/* Has a write or sync failed (S5)? */
 bool store_failed(const struct store *store);
-bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */
+bool store_full(const struct store *store); /* no new segments can be made, so pushes are refused */
 
 enum { SYNC_BUCKETS = 24 }; /* bucket b counts syncs that took below 2^b * 16 µs */
 
 struct store_stats {
     uint64_t segments, disk_bytes, live_bytes;
     uint64_t live_jobs;                   /* and notes of jobs, and topics' settings */
-    uint64_t segment_first, segment_tail; /* numbers of the oldest and of the one being written */
+    uint64_t segment_first, segment_tail; /* numbers of the oldest segment and of the last one */
     uint64_t segment_bytes;               /* of one segment at most */
     uint64_t segments_reused;             /* files of segments that became spares, since opening */
     uint64_t batches, bytes_written, records;
@@ -568,44 +579,44 @@ struct store_stats {
     int64_t recovery_us;                /* how long store_open took */
     uint64_t slices, slice_bytes;       /* files of far jobs */
     uint64_t slice_jobs;                /* of live_jobs: their records lie in slices */
-    uint64_t spilled_jobs, loaded_jobs; /* since opening: left the log, came near again */
-    bool far_image;                     /* the opening took the index from an image */
+    uint64_t spilled_jobs, loaded_jobs; /* since opening: moved to slices, brought back to memory */
+    bool far_image;                     /* the opening has used an image of the index */
     bool far_waits;                     /* store_far_waits(): … */
-    uint64_t far_late_jobs;             /* … so many of those, about, are due already */
-    uint64_t emptied_slices;            /* mostly dead ones whose rest went back to the log */
+    uint64_t far_late_jobs;             /* … and about how many of those are due already */
+    uint64_t emptied_slices; /* mostly dead slices whose rest was moved back to the log */
     bool keeps_history;
     uint64_t history_files, history_bytes;
-    uint64_t history_entries, history_table_bytes; /* those in memory, too; and what they take */
-    uint64_t history_lost;                         /* entries, since opening: the disk was full */
-    int64_t history_oldest_us;                     /* of the files' entries; 0: there is none */
+    uint64_t history_entries,
+        history_table_bytes;   /* in files and in memory; bytes of those in memory */
+    uint64_t history_lost;     /* entries, since opening: the disk was full */
+    int64_t history_oldest_us; /* of the files' entries; 0: there is none */
 };
 void store_stats(const struct store *store, struct store_stats *out_stats);
 
 /*
- * CHECKs the invariants of all parts, for tests and the simulator: between calls, after any step.
- * O(segments + batches that wait for the disk).
+ * CHECKs the invariants of all parts, for tests and the simulator. O(segments + batches that wait
+ * for the disk).
  */
 void store_valid(const struct store *store);
 
 /*
- * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per
- * finding. OK: all could be read; out_counts->bad says how many places are damaged. Else the
- * store's root is damaged (ERR_CORRUPT), not ours, or not there. Damage in the log makes it read
- * the log up to three times more, to tell what was there.
+ * For `later verify`: reads every byte of a store that nobody has open, and calls print_line() for
+ * each finding. OK: all could be read; out_counts->bad is the number of damaged places. Else the
+ * store's root is damaged (ERR_CORRUPT), not readable, or not there (ERR_NOT_FOUND). If the log is
+ * damaged, it is read up to three times more, to find out what was there. Waits for the disk.
  */
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
-    uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, ended ones too */
+    uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, including ended ones */
     uint64_t history_files, history_entries;
-    /* What is damaged concerns up to `hit_jobs` jobs that live, or may (one whose end is damaged),
-       and up to `hit_topics` settings or pauses of topics, as far as can be told; of `unknown`
-       places it cannot. All 0: nothing that lives is concerned; damage in the log stops no start.
-     */
+    /* The damage concerns up to `hit_jobs` jobs that live, or may live (the record of a job's end
+     * is damaged), and up to `hit_topics` settings or pauses of topics. For `unknown` places that
+     * cannot be determined. All 0: nothing that lives is concerned, and the store can be opened. */
     uint64_t hit_jobs, hit_topics, unknown;
 };
 struct store_watcher {
     void (*print_line)(void *ctx, const char *line);
-    /* Now and then: bytes read so far of all. NULL: nobody wants to know. */
+    /* After each 16 MiB: bytes read so far, of all. May be NULL. */
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t all_bytes);
     void *ctx;
 };

@@ -78,7 +78,7 @@ static bool same_time(const struct stat *a, const struct stat *b)
     return a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* The header tells stores apart of which one was made of a backup of the other. */
+/* Compares the headers, which differ if one store was restored from a backup of the other. */
 static bool same_head(struct copier *copier, struct disk *disk, const struct backup_file *file)
 {
     char *block = copier->room.at, *other = block + BLOCK;
@@ -120,7 +120,7 @@ static bool keep_time(const struct copier *copier, const char *name, int fd)
 {
     struct stat status;
     if (fstatat(copier->from_fd, name, &status, 0) != 0)
-        return true; /* it is gone: there will be no next time */
+        return true; /* it was removed, so the next backup does not need it */
     struct timespec times[2] = {status.st_atim, status.st_mtim};
     return futimens(fd, times) == 0;
 }

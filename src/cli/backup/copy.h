@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "store/backup.h"
 
-enum { COPY_RATE = 100 << 20 /* bytes a second, if nothing is said */ };
+enum { COPY_RATE = 100 << 20 /* bytes a second, the default */ };
 
 struct copier {
     struct cli *cli;
@@ -24,7 +24,7 @@ struct copier {
     struct buf room;
 };
 
-/* Of a file of the store that is held. Exit codes; what went wrong has been said. */
+/* Copies or links a captured file. Exit codes; errors have been printed. */
 int copier_take(struct copier *copier, struct disk *disk, const struct backup_file *file);
 /* Of a file of a backup, `bytes` long, with its name synced to from_fd's copy in to_fd. */
 int copier_restore(struct copier *copier, const char *name, uint64_t bytes);

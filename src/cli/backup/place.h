@@ -26,10 +26,10 @@ struct backup_place {
     int lock_fd;                    /* holds the lock */
     int started_fd;                 /* of the incomplete one; -1: none */
     char newest[PLACE_NAME_ROOM];   /* of the whole ones; empty: there is none */
-    char finished[PLACE_NAME_ROOM]; /* what was made, when it is whole */
+    char finished[PLACE_NAME_ROOM]; /* the new backup's name, once it is complete */
 };
 
-/* Exit codes all; what went wrong has been said. */
+/* All return exit codes; errors have been printed. */
 
 /* Makes the directory if it is not there, locks it, and removes what was left incomplete. */
 int backup_place_open(struct backup_place *place, struct cli *cli, const char *path);

@@ -73,7 +73,7 @@ struct bench {
     uint32_t mark; /* of this run, in every id: a second run's ids are others, unless --mark */
     struct form push, reserve, cancel;
     struct buf finish_before, finish_after; /* around the id, and the lease */
-    struct buf hello;                       /* beanstalkd: what each connection says first */
+    struct buf hello;                       /* beanstalkd: the first commands of each connection */
     uint32_t delay_s;                       /* beanstalkd: of every put */
     /* How far we are. */
     const char *phase;
@@ -90,10 +90,10 @@ struct bench {
     int64_t earliest_us;       /* the most that a job came early by */
     int64_t first_us, last_us; /* received, after base_us */
     struct histogram *lateness;
-    int64_t told_us; /* when progress was last told */
+    int64_t printed_us; /* when progress was last printed */
     /* The measured part. */
     int64_t opens_us;  /* DUE, BURST: when it begins */
-    int64_t resume_us; /* BURST with `stop`: when the servers may go on; 0 = they do */
+    int64_t resume_us; /* BURST with `stop`: when the servers are continued; 0 = they run */
     int64_t start_us, elapsed_us;
     struct usage before, after;
     uint64_t own_us;
@@ -135,12 +135,12 @@ void bench_script_cancel(struct bench *bench);
 /* The consumers of DUE and BURST; `wake` is called at bench->opens_us. */
 void bench_script_drain(struct bench *bench, void (*wake)(struct load_script *, struct load *));
 void bench_script_idle(struct bench *bench);
-/* beanstalkd: each connection says bench->hello; the first one alone says `hello`. */
+/* beanstalkd: each connection sends bench->hello; the first one alone sends `hello`. */
 void bench_script_hello(struct bench *bench);
 void bench_script_hello_once(struct bench *bench);
 void bench_script_clear(struct bench *bench); /* takes and deletes until nothing is ready */
 
-/* Goes through the phases of the scenario; the exit code, of which all but a report was told. */
+/* Runs the phases of the scenario. Returns the exit code; errors have been printed. */
 int bench_run(struct bench *bench);
 
 /* Writes what was measured. */

@@ -14,10 +14,10 @@ static struct bench *bench_of(struct load_script *script)
 static void show_progress(struct load_script *script, struct load *load)
 {
     struct bench *bench = bench_of(script);
-    if (!bench->progress || load->now_us - bench->told_us < 500000)
+    if (!bench->progress || load->now_us - bench->printed_us < 500000)
         return;
     char done[TEXT_ROOM], of[TEXT_ROOM];
-    bench->told_us = load->now_us;
+    bench->printed_us = load->now_us;
     (void)fprintf(stderr, "\r%s: %s of %s \x1b[K", bench->phase,
                   count_text(bench->answered + bench->finished, done),
                   count_text(bench->target, of));

@@ -1,6 +1,6 @@
 /*
- * later backup: a store as it is at one instant, beside the server that has it open: what
- * store/backup.h captures is linked or copied into a directory of its own in a place of backups.
+ * later backup: copies a store that a server may have open, as of one instant: the files that
+ * store/backup.h captures are linked or copied into a new directory in a place of backups.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,10 +49,11 @@ static void allow_many_files(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* else the capture says that there are too few */
+    (void)setrlimit(RLIMIT_NOFILE,
+                    &limit); /* otherwise the capture fails for lack of descriptors */
 }
 
-/* What reads and writes here waits for what the server reads and writes, where the kernel can. */
+/* Lets I/O of the server go first, where the kernel supports that. */
 static void let_others_first(void)
 {
     enum { WHO_PROCESS = 1, CLASS_IDLE = 3, CLASS_SHIFT = 13 };
@@ -73,7 +74,7 @@ static int no_directory(struct cli *cli, const char *kind)
     return EXIT_CONFLICT;
 }
 
-/* Asks the server; `*out_directory` is to be mem_free-ed. */
+/* Gets the store's directory from the server; `*out_directory` must be mem_free-ed. */
 static int ask_directory(struct cli *cli, char **out_directory)
 {
     json_t *stats = NULL;
@@ -201,7 +202,7 @@ static void report(const struct backing_up *all, double seconds)
                  all->verify ? "; every byte checked" : "");
 }
 
-/* Reads every byte of what was made. */
+/* Verifies the new backup. */
 static int verify_made(struct backing_up *all)
 {
     struct buf path = {0};

@@ -1,6 +1,6 @@
 /*
- * The commands that delete a topic's jobs: clear and delete-topic. Both ask first, on a terminal;
- * without one they need --yes, because nothing brings the jobs back.
+ * The commands that delete a topic's jobs: clear and delete-topic. On a terminal, both ask for
+ * confirmation; without one they need --yes, because nothing brings the jobs back.
  */
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ static int count_jobs(struct clear *clear)
     return code;
 }
 
-/* May it go on? Either --yes was given, or the user at the terminal agrees. */
+/* Is it confirmed, by --yes or by the user at the terminal? */
 static bool agreed(const struct clear *clear, const char *them)
 {
     struct buf question = {0};

@@ -24,7 +24,7 @@ static void show_due(const json_t *answer, const char *const *spans, size_t coun
     json_array_foreach(json_object_get(answer, "due"), i, time)
     {
         if (i == count)
-            break; /* this is not the server that we know */
+            break; /* not an answer of laterd */
         uint64_t jobs = show_count(time, "jobs");
         table_cell_str(&table, spans[i]);
         table_cell_str(&table, show_string(time, "until"));

@@ -13,7 +13,7 @@ struct job_call {
     const char *method;
     const char *after;     /* of the path, behind the id */
     json_t *body;          /* NULL: none */
-    const char *done;      /* what has happened, for people; NULL: show the job */
+    const char *done;      /* the message after success; NULL: show the job */
     const char *hint;      /* if the job is in another state than the call needs: cli::state_hint */
     unsigned topics_asked; /* of the ids that no job has, so many are asked for as topics */
 };
@@ -51,7 +51,7 @@ static void check_id(const struct cli *cli, const char *id)
         cli_usage(cli, "an ID is empty");
 }
 
-/* No job has this id: is it a topic, whose buried jobs were meant? */
+/* No job has this id: if it is a topic's name, prints a hint how to kick its buried jobs. */
 static void report_topic(struct cli *cli, const char *id)
 {
     json_t *answer = NULL;

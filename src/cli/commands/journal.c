@@ -1,7 +1,7 @@
 /*
  * The commands about the journal in MySQL: journal restore, journal resync, journal status. The
- * server does what they ask for, because only it knows what changes meanwhile; it goes on if they
- * are ended. GET /v1/journal says how far it is.
+ * server does the work, because only it sees changes meanwhile, and continues if the command is
+ * ended. GET /v1/journal returns the progress.
  */
 #include <pthread.h>
 #include <time.h>
@@ -67,7 +67,7 @@ static void progress_counts(uint64_t done, uint64_t of, const char *what, uint64
         (void)fprintf(stderr, ", about %llu s left", (unsigned long long)left);
 }
 
-/* What is under way, in one line on standard error: it does not disturb who reads the output. */
+/* Shows the progress in one line on standard error, so that the output is not disturbed. */
 static void restore_progress(const struct cli *cli, struct pace *pace, const json_t *part)
 {
     uint64_t rows = show_count(part, "rows"), of = show_count(part, "of");
@@ -120,7 +120,7 @@ static void resync_progress(const struct cli *cli, struct pace *pace, const json
 
 /* ---- resync ---- */
 
-/* The server may start again meanwhile: it goes on with the resync then. */
+/* Gets the status. The server may restart meanwhile; it then continues the resync. */
 static int ask_status(struct cli *cli, unsigned *tries, json_t **out_answer)
 {
     int code;
@@ -164,9 +164,9 @@ static int begin_resync(struct cli *cli, bool show)
 }
 
 /*
- * One that ended before MySQL knew of its beginning is asked for again. The journal may not be
- * there yet: then the next poll tries again. But another server may write it now, or there may be
- * none any more: a conflict that stays is the answer.
+ * Requests the resync again, after it ended before MySQL had noted its beginning. The journal may
+ * not be open yet; then the next poll tries again. But another server may write it now, or there
+ * may be none any more: a conflict that stays is the result.
  */
 static int begin_again(struct cli *cli, unsigned *refusals)
 {
@@ -236,7 +236,7 @@ static void show_lag(const json_t *lag)
                      seconds ? duration_text(seconds * 1000000, span) : "less than a second");
 }
 
-/* A line for each partition that has something to say, or how many there are. */
+/* A line for each partition with a lag or an error, or only their number. */
 static void show_partitions(const json_t *partitions)
 {
     char entries[TEXT_ROOM], bytes[TEXT_ROOM];
@@ -259,7 +259,7 @@ static void show_partitions(const json_t *partitions)
     }
 }
 
-/* How the journal itself is. A server of an earlier version does not say. */
+/* Shows the journal's health. An earlier version's answer lacks it. */
 static void show_health(const json_t *answer)
 {
     static const char *const words[][2] = {{"out_of_step", "out of step"},
@@ -315,8 +315,8 @@ static int show_status(struct cli *cli)
 
 /* ---- restore ---- */
 
-/* Its request is answered at the end. Meanwhile this thread, which has a connection of its own,
-   shows how far it is. */
+/* The restore's request is answered at the end. Meanwhile this thread, with its own connection,
+ * shows the progress. */
 struct watch {
     struct cli cli;
     struct pace pace;

@@ -15,7 +15,7 @@ struct pop {
     uint64_t max;
     bool finish;
     bool body_only;
-    bool refused;   /* the last reserve, or it was not answered: that has been said */
+    bool refused;   /* the last reserve was refused or not answered, which was printed */
     uint64_t shown; /* jobs */
     unsigned asks;  /* for why a job failed last, that are left */
 };
@@ -23,7 +23,7 @@ struct pop {
 /* Each may take as long as --timeout, while the ttr of the jobs runs. */
 enum { REASONS_ASKED = 10 };
 
-enum { TOPIC_ASKED_US = 1000000 /* for what the topic has when no job came */ };
+enum { TOPIC_ASKED_US = 1000000 /* the time limit for reading the topic when no job came */ };
 
 static const struct option options[] = {
     {"wait", required_argument, NULL, 'w'},
@@ -54,9 +54,9 @@ static int finish(struct pop *pop, const json_t *jobs)
 }
 
 /*
- * A reserve says when a job failed last and with which code; why it did lies on the server's disk,
- * so that it is asked for, for people: one request for each of the first jobs that have failed, and
- * none any more when one was not answered.
+ * Adds why the job failed last. A reserve returns only the time and code; the reason is on the
+ * server's disk, so for people it is read by one request for each of the first jobs that have
+ * failed, until one request is not answered.
  */
 static void add_reason(struct pop *pop, const json_t *job)
 {
@@ -117,8 +117,8 @@ static int reserve(struct pop *pop, json_t *topics, int64_t wait_us, uint64_t ma
 }
 
 /*
- * More jobs than the server hands out at once are asked for again and again; only for the first
- * ones is there a wait.
+ * Reserves repeatedly if more jobs are wanted than the server returns at once; only the first
+ * reserve waits.
  */
 static int pop_all(struct pop *pop, json_t *topics)
 {
@@ -144,7 +144,7 @@ static int pop_all(struct pop *pop, json_t *topics)
 
 /* ---- no job came ---- */
 
-/* Of one topic, as the server shows it: what it has, and why none of that comes. */
+/* Adds what a topic has, and why it delivers no job. */
 static void add_topic(struct buf *line, const json_t *topic)
 {
     static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
@@ -169,7 +169,8 @@ static void add_topic(struct buf *line, const json_t *topic)
     }
 }
 
-/* The server looks among all its jobs for the topic's next one: it is given little time. */
+/* Gets a topic. The server may search all its jobs for the topic's next one, so the time limit is
+   short. */
 static int get_topic(struct cli *cli, const char *name, json_t **out_topic)
 {
     int64_t timeout_us = cli->timeout_us;
@@ -183,9 +184,8 @@ static int get_topic(struct cli *cli, const char *name, json_t **out_topic)
     return code;
 }
 
-/* For people at a terminal; in scripts the exit code says it. A reserve does not tell of a topic
- * that is not there: a job may come for it. So it is asked for, but only where its whole output is
- * read. */
+/* At a terminal, prints why no job came; scripts use the exit code. A reserve does not report a
+ * topic that does not exist, because a job may be pushed to it, so the topic is read. */
 static void report_none(struct pop *pop, const json_t *topics)
 {
     struct cli *cli = pop->cli;

@@ -22,7 +22,7 @@ struct push {
     const char *topic;
     char *target;
     const char *body;
-    json_t *fields; /* what the options say of the job, or of every job */
+    json_t *fields; /* the fields given by options, for every job */
     bool raw_json;
     bool ndjson;
     bool lines;
@@ -276,7 +276,7 @@ static int send_lines(struct many *many)
     return code;
 }
 
-/* A line of input as a line of the batch. Options count where the line itself says nothing. */
+/* Adds a line of input to the batch. Options set the fields that the line lacks. */
 static void add_line(struct many *many, struct bytes line)
 {
     const struct push *push = many->push;
@@ -288,7 +288,7 @@ static void add_line(struct many *many, struct bytes line)
     }
     many->numbers[bulk->count] = many->line;
     if (push->ndjson && !raw_json_merge(&bulk->text, line, push->fields))
-        buf_add_bytes(&bulk->text, line); /* the server says what is wrong, for this line alone */
+        buf_add_bytes(&bulk->text, line); /* the server reports the error of this line */
     buf_add_char(&bulk->text, '\n');
     bulk_add(bulk);
 }

@@ -1,7 +1,7 @@
 /*
- * later salvage: brings everything that is intact in a damaged store into a new one. The old one is
- * only read: its events go into a core, and what lives there at the end is appended, with its
- * bodies, to a store that is made for it.
+ * later salvage: copies everything that is intact in a damaged store to a new one. The old store is
+ * only read: its events are replayed into a core, and the jobs that live at the end are appended,
+ * with their bodies, to a new store.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -46,7 +46,7 @@ struct salvaging {
     const char *directory; /* the damaged store */
     struct buf doubtful;   /* uint64_t: numbers of jobs; sorted before they are looked for */
     uint64_t carried, doubtful_carried, lost;
-    bool damaged;  /* something about the old store was said */
+    bool damaged;  /* damage of the old store was reported */
     bool progress; /* a line of it is on the terminal */
 };
 
@@ -57,7 +57,7 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* ---- what is told on the way ---- */
+/* ---- messages ---- */
 
 static void clear_progress(struct salvaging *salvaging)
 {
@@ -80,7 +80,7 @@ static void print_line(struct salvage_callbacks *callbacks, const char *line)
     struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     clear_progress(salvaging);
     cli_message(salvaging->cli, "%s", line);
-    salvaging->damaged = true; /* nothing else is told on the way */
+    salvaging->damaged = true; /* only damage is reported while reading */
 }
 
 static void print_line_of_new(void *ctx, const char *line)
@@ -157,7 +157,7 @@ static void no_reply(struct core_callbacks *callbacks, void *ctx, const struct r
 {
     (void)callbacks;
     (void)ctx;
-    (void)reply; /* nothing is asked */
+    (void)reply; /* no command is executed */
 }
 
 /* ---- into the new store ---- */
@@ -166,7 +166,7 @@ static struct stored append(struct event_sink *sink, const struct event *event)
 {
     struct salvage_target *to = &LIST_ENTRY(sink, struct salvaging, sink)->to;
     if (!to->store)
-        return event->record; /* said by core_replayed(): what is carried later says it, too */
+        return event->record; /* of core_replayed(); jobs that are copied later have the change */
     return salvage_target_append(to, event);
 }
 
@@ -196,7 +196,7 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
 {
     struct salvage_body body;
     enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &body);
-    if (err) { /* told of at the end, with its id */
+    if (err) { /* reported at the end, with its id */
         buf_add(&salvaging->lost_jobs, job, sizeof(*job));
         salvaging->lost++;
         return OK;
@@ -232,7 +232,7 @@ static int by_seq(const void *left, const void *right)
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-/* The file that a record lies in: segments and slices share their numbers. */
+/* Adds the name of a record's file: segments and slices share their numbers. */
 static void add_file(const struct salvaging *salvaging, uint64_t where, struct buf *out)
 {
     struct buf path = {0};
@@ -361,7 +361,8 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
                      counts->cut_files, counts->cut_files == 1 ? " is" : "s are");
 }
 
-/* All is read before anything is written: what NEW must know of numbers is known only then. */
+/* Reads everything before it writes, because only then the numbers are known that NEW must not
+   give. */
 static int relocate_over(struct salvaging *salvaging, char **directories, struct disk *to)
 {
     struct store_error error = {.text = ""};
@@ -371,7 +372,7 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     clear_progress(salvaging);
     if (err)
         return refuse(salvaging, directories[0], err, &error);
-    core_replayed(salvaging->core, now_us()); /* what is ready is carried as ready, no more */
+    core_replayed(salvaging->core, now_us()); /* ready jobs are copied as ready */
     core_each(salvaging->core, list_job, salvaging);
     salvage_counts(salvaging->from, &counts);
     salvaging->lost = counts.lost_jobs;
@@ -440,7 +441,8 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .sink = &salvaging.sink,
         .callbacks = &salvaging.core_callbacks,
         .now_us = now_us(),
-        .hash_key = (uint64_t)now_us(), /* ids are those of a store, and no longer anybody's */
+        .hash_key =
+            (uint64_t)now_us(), /* ids come from a store, so no client can choose them now */
         .lease_first = 1,
         .seq_first = 1,
     });

@@ -51,7 +51,7 @@ static void add_store(struct buf *out, const json_t *stats)
         buf_addf(out, "%-10s  jobs and totals are those of %.0f s ago: /readyz tells why\n",
                  "store", age_s);
     if (!store || strcmp(show_string(store, "kind"), "shared") == 0)
-        return; /* that of others has figures of its own */
+        return; /* another engine has other figures */
     uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");
     buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segment%s, %s sync%s of %.2f ms%s%s\n",
              "store", show_string(store, "kind"), size_text(show_count(store, "disk_bytes"), disk),
@@ -82,14 +82,15 @@ struct totals_layout {
     size_t row; /* columns in a row */
 };
 
-static void add_total_rates(struct buf *out, const json_t *object, const struct stats_look *before,
-                            double seconds, const struct totals_layout *layout, size_t first)
+static void add_total_rates(struct buf *out, const json_t *object,
+                            const struct stats_sample *before, double seconds,
+                            const struct totals_layout *layout, size_t first)
 {
     char room[TEXT_ROOM];
     buf_addf(out, "%-*s", layout->label, "a second");
     for (size_t i = first; i < first + layout->row; i++) {
         uint64_t now = show_count(object, totals[i]);
-        /* Fewer than before: the server was restarted between the looks. */
+        /* The total has decreased: the server was restarted in between. */
         double rate = now < before->totals[i] ? 0 : (double)(now - before->totals[i]) / seconds;
         if (rate < 100000)
             buf_addf(out, " %*.1f", layout->width - 1, rate);
@@ -101,7 +102,7 @@ static void add_total_rates(struct buf *out, const json_t *object, const struct 
 }
 
 /* Eight columns of 11 if there is room, of 9 on 80 columns; two rows of four on fewer. */
-static void add_totals(struct buf *out, const json_t *stats, const struct stats_look *before,
+static void add_totals(struct buf *out, const json_t *stats, const struct stats_sample *before,
                        unsigned columns)
 {
     const json_t *object = json_object_get(stats, "totals");
@@ -125,7 +126,7 @@ static void add_totals(struct buf *out, const json_t *stats, const struct stats_
     }
 }
 
-void stats_add(struct buf *out, const json_t *stats, const struct stats_look *before,
+void stats_add(struct buf *out, const json_t *stats, const struct stats_sample *before,
                unsigned columns)
 {
     static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
@@ -151,7 +152,7 @@ void stats_add(struct buf *out, const json_t *stats, const struct stats_look *be
     add_store(out, stats);
 }
 
-void stats_remember(struct stats_look *look, const json_t *stats)
+void stats_remember(struct stats_sample *look, const json_t *stats)
 {
     const json_t *object = json_object_get(stats, "totals");
     for (size_t i = 0; i < STATS_TOTALS; i++)
@@ -163,7 +164,7 @@ void stats_remember(struct stats_look *look, const json_t *stats)
 static int run_stats(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
-    const struct stats_look none = {0};
+    const struct stats_sample none = {0};
     struct buf out = {0};
     json_t *stats = NULL;
     while (cli_option(cli, argc, argv, options) != -1)

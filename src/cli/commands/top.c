@@ -1,7 +1,7 @@
 /*
- * later top: the server's figures and the busiest of all its topics, live or once. Each look asks
- * for GET /v1/stats and walks through the pages of /v1/topics; with very many topics a walk takes
- * several looks, and the busiest of the last whole walk are shown meanwhile.
+ * later top: the server's figures and the busiest of all its topics, live or once. Each refresh
+ * calls GET /v1/stats and walks through the pages of /v1/topics; with very many topics a walk takes
+ * several refreshes, and the busiest of the last complete walk are shown meanwhile.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -16,8 +16,8 @@ enum { PAGES_A_LOOK = 20 };
 
 struct top {
     struct cli *cli;
-    json_t *stats; /* of the last look that succeeded; NULL: there was none */
-    struct stats_look look, before;
+    json_t *stats; /* of the last successful refresh; NULL: there was none */
+    struct stats_sample look, before;
     struct busiest shown;   /* of the last whole walk */
     struct busiest walking; /* of the one under way */
     struct buf cursor;      /* of its next page; empty: it begins */
@@ -57,7 +57,7 @@ static int walk(struct top *top)
 }
 
 /* `whole`: to the end of a walk, however long it is. */
-static int look_at(struct top *top, bool whole)
+static int refresh(struct top *top, bool whole)
 {
     json_t *stats = NULL;
     int code = cli_call(top->cli, "GET", "/v1/stats", NULL, &stats);
@@ -115,15 +115,15 @@ static void draw(const struct top *top, int code)
     buf_fini(&page);
 }
 
-/* Draws again and again until somebody ends it. A server that goes away is waited for. */
+/* Refreshes until the user ends it. Waits for a server that cannot be reached. */
 static int live(struct top *top, int64_t every_us)
 {
     struct cli *cli = top->cli;
-    int code = look_at(top, false); /* a wrong address is said without a screen */
+    int code = refresh(top, false); /* a wrong address is reported before the screen is taken */
     if (code != EXIT_DONE)
         return code;
     screen_begin();
-    cli->quiet = true; /* what goes wrong is part of the picture */
+    cli->quiet = true; /* errors are shown on the screen */
     cli->client.watch = screen_quits;
     cli->client.watch_fd = screen_keys();
     enum screen_event event = SCREEN_TIME;
@@ -131,7 +131,7 @@ static int live(struct top *top, int64_t every_us)
         draw(top, code);
         event = screen_wait(every_us);
         if (event == SCREEN_TIME)
-            code = look_at(top, false);
+            code = refresh(top, false);
     }
     screen_end();
     return ferror(stdout) ? EXIT_REFUSED : EXIT_DONE;
@@ -152,14 +152,14 @@ static void print_json(const struct top *top)
     cli_print_stats(top->stats);
 }
 
-/* For a script: two looks a moment apart, so that there are rates; the second is shown. */
+/* For scripts: two refreshes a short time apart, so that there are rates; the second is shown. */
 static int once(struct top *top, int64_t every_us)
 {
     struct buf out = {0};
-    int code = look_at(top, true);
+    int code = refresh(top, true);
     if (code == EXIT_DONE) {
         nap(every_us);
-        code = look_at(top, true);
+        code = refresh(top, true);
     }
     if (code == EXIT_DONE && top->cli->json)
         print_json(top);

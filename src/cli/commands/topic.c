@@ -1,7 +1,7 @@
 /*
  * later topic: the settings of a topic. `set` changes what its options name and leaves the rest: it
- * reads the settings, and sends them back for the version that it has read, so that a change by
- * somebody else in between is not lost but told (exit 3).
+ * reads the settings and writes them on condition that their version is unchanged, so that a change
+ * by another client in between is reported (exit 3) instead of lost.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "cli/text.h"
 
 enum {
-    PUT_SEEN_TRIES = 20, /* in 2 s a daemon on Redis has heard of a change long since */
+    PUT_SEEN_TRIES = 20, /* 2 s, in which every daemon on Redis learns of a change */
     PRECONDITION_FAILED = 412
 };
 
@@ -37,7 +37,7 @@ struct topic {
     struct cli *cli;
     const char *verb, *name;
     const char *file;       /* of settings; NULL: those that there are */
-    const char *if_version; /* as it was given; NULL: not */
+    const char *if_version; /* as given; NULL: not given */
     json_t *changes;        /* of the settings */
     json_t *target;         /* changes of their target */
     char header[64];        /* cli::header */
@@ -221,7 +221,7 @@ static json_t *read_file(const struct topic *topic)
     return settings;
 }
 
-/* Only the version that `set` has read, or that was asked for. */
+/* Sets the condition: the version that `set` has read, or that of --if-version. */
 static void set_condition(struct topic *topic, json_int_t version)
 {
     if (topic->if_version) {
@@ -229,7 +229,7 @@ static void set_condition(struct topic *topic, json_int_t version)
             cli_number(topic->cli, "--if-version", topic->if_version, INT64_MAX);
         version = (json_int_t)asked;
     } else if (topic->file) {
-        return; /* a file says all of it, whatever there was */
+        return; /* a file replaces all settings */
     }
     if (version)
         (void)snprintf(topic->header, sizeof(topic->header), "If-Match: \"%lld\"",
@@ -257,8 +257,8 @@ static void wait_a_little(void)
 }
 
 /*
- * The settings that hold now, which the server writes in its own way (10m as 600s), and has from
- * others as well. With several daemons on one Redis the one that is asked may not have them yet.
+ * Prints the settings as the server has them now, normalized (10m as 600s) and perhaps changed by
+ * others. With several daemons on one Redis, this one may not have them yet.
  */
 static int print_what_holds(struct topic *topic, json_int_t version)
 {
@@ -315,7 +315,7 @@ static void report_other_version(struct topic *topic)
     json_decref(found.settings);
 }
 
-/* All settings, if their version is the one that set_condition() asks for. */
+/* Writes all settings, on the condition that set_condition() has set. */
 static int put(struct topic *topic, json_t *settings)
 {
     struct cli *cli = topic->cli;
@@ -341,7 +341,7 @@ static void apply(struct topic *topic, json_t *settings)
     json_t *target = inner(settings, "target", json_object);
     if (!json_object_get(target, "type"))
         json_object_set_new(target, "type", json_string("http"));
-    /* Two options make one member, and one of them leaves the other's part as it is. */
+    /* Two options set one member; each leaves the other's part unchanged. */
     json_t *success = json_object_get(topic->target, "success");
     if (success)
         json_object_update_missing(success, json_object_get(target, "success"));
@@ -426,7 +426,7 @@ static int test_run(struct topic *topic, const char *body)
     return delivered ? EXIT_DONE : EXIT_REFUSED;
 }
 
-/* `later delete-topic` does it, and asks. */
+/* `later delete-topic` does that, with a confirmation. */
 static int delete_run(struct topic *topic)
 {
     static char name[] = "delete-topic", yes[] = "--yes", end[] = "--";

@@ -43,7 +43,7 @@ static void table_head(struct table *table, const char *const *names, unsigned c
 
 /*
  * Walks through a listing page by page: calls `row` for each member of the array `key`. The next
- * page is asked for with the cursor that the last one named.
+ * page is requested with the last one's cursor.
  */
 struct listing {
     struct cli *cli;
@@ -53,7 +53,7 @@ struct listing {
     struct table *table;
     void (*row)(struct table *table, const json_t *item);
     void (*print)(const json_t *item); /* the same for --json */
-    bool refused;                      /* a page was, which has been said */
+    bool refused;                      /* a page was refused, which was printed */
 };
 
 static void listing_page(struct listing *listing, const json_t *answer, uint64_t *out_rows)
@@ -92,7 +92,8 @@ static int listing_run(struct listing *listing)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
-        buf_add_str(&cursor, show_string(answer, "cursor")); /* as it is: it is not for people */
+        buf_add_str(&cursor,
+                    show_string(answer, "cursor")); /* not escaped for terminals: it is not shown */
         json_decref(answer);
         if (cursor.len == 0)
             break;
@@ -267,7 +268,7 @@ static void list_buried_row(struct table *table, const json_t *job)
     table_cell(table, time.len > 19 ? bytes_of(time.at, 19) : time);
 }
 
-/* The same with what its client said of it. */
+/* The same with the job's labels. */
 static void list_labels_row(struct table *table, const json_t *job)
 {
     list_row(table, job);

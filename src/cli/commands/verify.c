@@ -1,5 +1,5 @@
 /*
- * later verify: reads every byte of a store that no server has open, and says what is wrong.
+ * later verify: reads every byte of a store that no server has open, and prints what is wrong.
  */
 #include "base/mem.h"
 #include "cli/backup/place.h"

@@ -219,7 +219,7 @@ static void take_state(struct import_job *job, const struct binlog_record *recor
     job->due_us = record->state == BINLOG_DELAYED ? record->due_us : record->created_us;
 }
 
-/* Takes in one record. False: it contradicts what is known, so it is no record. */
+/* Applies one record. False: it contradicts earlier ones, so it is not a record. */
 static bool apply(struct reader *reader, const struct binlog_record *record)
 {
     struct import_log *log = reader->log;
@@ -343,7 +343,7 @@ static int by_id(const void *a, const void *b)
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-/* What is left when all is read, in order of id. */
+/* Collects the jobs that are left at the end, in order of id. */
 static void gather(struct import_log *log)
 {
     log->jobs = mem_alloc((log->pool.count ? log->pool.count : 1) * sizeof(*log->jobs));

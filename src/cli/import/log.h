@@ -57,7 +57,7 @@ struct import_log {
 enum err import_log_open(struct import_log *log, const char *directory) MUST_USE;
 void import_log_close(struct import_log *log);
 
-/* Reads all records, fills in jobs and tubes. What is damaged is said, counted and skipped. */
+/* Reads all records, fills in jobs and tubes. Damage is reported, counted and skipped. */
 enum err import_log_read(struct import_log *log) MUST_USE;
 
 const struct import_tube *import_log_tube(const struct import_log *log, uint32_t number);

@@ -24,7 +24,7 @@ struct importing {
     struct import_push *push;
     const struct import_ndjson_options *options;
     int fd;
-    struct buf input; /* what was read and not taken */
+    struct buf input; /* bytes that were read and not handled yet */
     size_t looked;    /* of it, for the end of a line */
     bool at_end;      /* of the file */
     uint64_t line;    /* number of the line under way */
@@ -34,7 +34,7 @@ struct importing {
     bool started, ended;                    /* the first and the last line were there */
     uint64_t topics, with_settings, paused; /* in the export; pauses that are not over */
     uint64_t configured, same, differing, topics_refused; /* with settings: what became of them */
-    uint64_t jobs, bad, said_jobs;
+    uint64_t jobs, bad, stated_jobs;
 };
 
 static void print_line(const struct importing *all, const char *why)
@@ -85,8 +85,8 @@ static void compare(struct importing *all, const char *name, struct bytes there,
     all->cli->subject = NULL;
 }
 
-/* The settings are there, the server says: it knows them a moment later if another laterd has set
- * them. */
+/* Waits until this server has the settings: if another laterd has set them, it has them a moment
+   later. */
 static int await_settings(struct importing *all, const char *name, struct json_value *out_there)
 {
     enum { TRIES = 30 };
@@ -101,7 +101,7 @@ static int await_settings(struct importing *all, const char *name, struct json_v
     return code;
 }
 
-/* Settings that are there are kept, and said if they are others. */
+/* Keeps existing settings, and reports them if they differ. */
 static int configure(struct importing *all, const char *name, struct bytes settings)
 {
     struct client_request put = {.method = "PUT", .body = settings, .header = "If-None-Match: *"};
@@ -129,7 +129,7 @@ static int configure(struct importing *all, const char *name, struct bytes setti
         print_line(all, "the topic has settings here, and they could not be read");
     else if (code != EXIT_REFUSED && code != EXIT_CONFLICT)
         return code;
-    all->topics_refused++; /* which was said; its jobs are worth the try */
+    all->topics_refused++; /* which was printed; its jobs are pushed nevertheless */
     return EXIT_DONE;
 }
 
@@ -226,7 +226,7 @@ static void take_end(struct importing *all, struct bytes end)
     struct json_value jobs = json_find(end, "jobs");
     int64_t count = 0;
     all->ended = json_int(&jobs, &count);
-    all->said_jobs = (uint64_t)count;
+    all->stated_jobs = (uint64_t)count;
 }
 
 static int take_line(struct importing *all, struct bytes line)
@@ -344,7 +344,7 @@ static void report_json(const struct importing *all)
     json_decref(line);
 }
 
-/* What the export has of topics, and what became of their settings here. */
+/* Reports the topics of the export, and what was done with their settings. */
 static void report_topics(const struct importing *all)
 {
     (void)printf("%llu topic%s: %llu with settings, %llu paused\n", (unsigned long long)all->topics,

@@ -6,8 +6,8 @@
 
 #define USUAL_PREFIX "x"
 
-/* What a push does not take, or takes from elsewhere. All other members go as they are: a job of a
- * newer laterd may have more, and the server says which it does not know. */
+/* Members that a push does not have, or that come from elsewhere. All others are passed on: a job
+ * of a newer laterd may have more, and the server refuses what it does not know. */
 static const char *const left_out[] = {
     "id",       "topic",       "state",        "due_ms",     "ttr_ms", "lease",
     "deadline", "deadline_ms", "last_failure", "body_bytes", "result",

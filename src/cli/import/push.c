@@ -169,7 +169,8 @@ int import_push_send(struct import_push *push)
     return code == EXIT_DONE && push->refused_all ? EXIT_REFUSED : code;
 }
 
-/* What the server would refuse the whole batch for, or could not even be asked. False: nothing. */
+/* Appends why the item would make the server refuse the whole batch, or cannot be sent. False:
+   nothing. */
 static bool impossible(const struct import_item *item, struct buf *why)
 {
     const char *topic = api_topic_flaw(item->topic), *id = api_id_flaw(item->id);

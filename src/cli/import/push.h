@@ -32,7 +32,7 @@ struct import_push {
     const char *place; /* "tube" or "topic", for messages */
     bool old_numbers;  /* old ids are numbers, in JSON too */
     bool progress;     /* on standard error */
-    uint64_t total;    /* for the progress; 0: nobody knows */
+    uint64_t total;    /* for the progress; 0: unknown */
     uint64_t left_out; /* counted by the caller */
     uint64_t created, kept, refused;
     uint64_t renamed, reserved, noted; /* of those that were created */
@@ -45,10 +45,10 @@ struct import_push {
         bool renamed, reserved, noted;
     } marks[BULK_LINES];
     struct bytes topic;
-    bool refused_all; /* the server accepts no job at all now: going on is useless */
+    bool refused_all; /* the server accepts no job at all now: the import ends */
 };
 
-/* Exit codes all; what went wrong has been said. */
+/* All return exit codes; errors have been printed. */
 int import_push_open(struct import_push *push); /* the map */
 int import_push_add(struct import_push *push, const struct import_item *item);
 int import_push_send(struct import_push *push); /* the open batch, though it is not full */

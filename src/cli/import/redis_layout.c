@@ -336,7 +336,7 @@ static unsigned member_number(const struct msgpack_value *name)
     return one ? (unsigned)(name->text.at[0] - '0') : 0;
 }
 
-/* The members, each once; others are let pass. NULL, or what is wrong. */
+/* Reads the members, each once; others are ignored. Returns NULL, or what is wrong. */
 static const char *take_members(struct msgpack *msgpack, uint64_t count, struct redis_job *job)
 {
     static const char broken[] = "its MessagePack is broken";

@@ -25,17 +25,17 @@ enum redis_layout {
 
 enum redis_type { TYPE_STRING, TYPE_LIST, TYPE_ZSET, TYPE_HASH, TYPE_OTHER };
 
-/* What a key is to the layout. */
+/* The role of a key in the layout. */
 enum redis_role {
     ROLE_FOREIGN, /* not of this layout */
-    ROLE_JOB,     /* delay-queue: it may be a job, its value will tell */
+    ROLE_JOB,     /* delay-queue: it may be a job, which its value shows */
     ROLE_POOL,    /* a hash of jobs */
     ROLE_BUCKET,  /* a sorted set of ids by time */
     ROLE_READY,   /* a list of ids */
     ROLE_LOCK,    /* of the old server's own, nothing to bring over */
 };
 
-/* How the old server was configured to name its keys; the usual names if nobody says. */
+/* The old server's configured names of keys; empty: the usual names. */
 struct redis_names {
     enum redis_layout layout;
     const char *bucket; /* delay-queue: with one %d */
@@ -51,7 +51,7 @@ struct redis_job {
     int64_t due_us;
     int64_t ttr_us; /* 0: the layout has none */
     uint32_t priority;
-    struct job_properties labels; /* sdmq: what its client said of it; its priority is the rank */
+    struct job_properties labels; /* sdmq: the labels of its client; its priority is the rank */
     bool finished;                /* sdmq: done or deleted, and only not yet swept */
 };
 

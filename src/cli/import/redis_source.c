@@ -8,7 +8,7 @@
 #include "cli/text.h"
 
 enum {
-    PAGE = 1000,   /* elements that are asked for at once */
+    PAGE = 1000,   /* elements requested at once */
     SAID_MAX = 10, /* of what cannot be used; the rest is only counted */
     WORDS = 5,     /* of a command, at most */
 };
@@ -105,7 +105,7 @@ static void append(struct redis_source *source, const struct bytes *words, int c
         at[i] = words[i].at;
         len[i] = words[i].len;
     }
-    (void)redisAppendCommandArgv(source->redis, count, at, len); /* the reply tells */
+    (void)redisAppendCommandArgv(source->redis, count, at, len); /* the reply has the error */
 }
 
 /* The next answer, to be freed. An error answer of Redis is ERR_IO, unless `errors_pass`. */
@@ -197,7 +197,7 @@ static void note_key(struct redis_source *source, struct bytes name, struct byte
     }
 }
 
-static enum err look_at_keys(struct redis_source *source, const redisReply *page)
+static enum err scan_keys(struct redis_source *source, const redisReply *page)
 {
     enum err err = OK;
     for (size_t i = 0; i < page->elements; i++)
@@ -213,7 +213,7 @@ static enum err look_at_keys(struct redis_source *source, const redisReply *page
     return err;
 }
 
-static enum err look_at_bucket(struct redis_source *source, const redisReply *page)
+static enum err read_bucket(struct redis_source *source, const redisReply *page)
 {
     for (size_t i = 0; i + 1 < page->elements; i += 2) {
         struct bytes member = text_of(page->element[i]), id;
@@ -231,7 +231,7 @@ static enum err look_at_bucket(struct redis_source *source, const redisReply *pa
     return OK;
 }
 
-static enum err look_at_list(struct redis_source *source, struct bytes key)
+static enum err read_list(struct redis_source *source, struct bytes key)
 {
     size_t got = PAGE;
     for (uint64_t start = 0; got == PAGE; start += PAGE) {
@@ -262,14 +262,14 @@ static enum err look_at_list(struct redis_source *source, struct bytes key)
 
 enum err redis_source_survey(struct redis_source *source)
 {
-    enum err err = scan(source, BYTES("SCAN"), NULL, look_at_keys);
+    enum err err = scan(source, BYTES("SCAN"), NULL, scan_keys);
     for (uint32_t i = pool_next(&source->keys, 0); i != POOL_NONE && !err;
          i = pool_next(&source->keys, i + 1)) {
         const struct source_key *key = pool_at(&source->keys, i);
         if (key->role == ROLE_BUCKET)
-            err = scan(source, BYTES("ZSCAN"), &key->name, look_at_bucket);
+            err = scan(source, BYTES("ZSCAN"), &key->name, read_bucket);
         else if (key->role == ROLE_READY)
-            err = look_at_list(source, key->name);
+            err = read_list(source, key->name);
     }
     return err;
 }
@@ -277,7 +277,7 @@ enum err redis_source_survey(struct redis_source *source)
 /* ---- jobs ---- */
 
 /*
- * A bucket's entry that comes up is looked at again by the job's own time, so the later of the two
+ * A bucket's entry that is due is compared with the job's own time, and the later of the two
  * counts. Ready jobs are due now, a microsecond apart, so that they stay in their lists' order.
  */
 static enum redis_place settle(const struct redis_source *source, const struct place *place,
@@ -338,7 +338,7 @@ static enum err read_pool(struct redis_source *source, const redisReply *page)
     return err;
 }
 
-/* Not knowing which keys are strings, asks for all: Redis refuses the others, which were noted. */
+/* Reads all keys as strings, because their types are not known; Redis refuses the others. */
 static enum err read_strings(struct redis_source *source, const redisReply *page)
 {
     enum err err = OK;

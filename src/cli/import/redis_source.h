@@ -1,10 +1,9 @@
 /*
- * An older server's Redis, read for import: first where every id stands (buckets and ready lists),
- * then one job after another with its due time. Owns the connection and the index of ids; asks for
- * nothing but SCAN, TYPE, ZSCAN, LRANGE, HSCAN and GET, in batches, so that nothing is changed and
- * Redis never stands still for long.
- *
- * Memory: about 100 bytes and the id for each job, whatever its body.
+ * Reads an older server's Redis for an import: first the place of every id (buckets and ready
+ * lists), then one job after another with its due time. Owns the connection and the index of ids;
+ * sends only SCAN, TYPE, ZSCAN, LRANGE, HSCAN and GET, in batches, so that nothing is changed and
+ * Redis is never blocked for long. Memory: about 100 bytes and the id for each job, whatever its
+ * body.
  */
 #ifndef LATERD_CLI_IMPORT_REDIS_SOURCE_H
 #define LATERD_CLI_IMPORT_REDIS_SOURCE_H
@@ -33,8 +32,8 @@ struct redis_source {
 
     uint64_t foreign;  /* keys that are not of the layout */
     uint64_t broken;   /* jobs and entries that cannot be read */
-    uint64_t gone;     /* ids in buckets and lists whose job is no more: it was finished */
-    uint64_t finished; /* jobs that say that they are done */
+    uint64_t gone;     /* ids in buckets and lists whose job was finished */
+    uint64_t finished; /* jobs that are marked as done */
     uint64_t found;    /* keys that are of the layout, jobs in strings not counted */
 
     struct redisContext *redis;
@@ -52,7 +51,7 @@ enum err redis_source_open(struct redis_source *source, const struct redis_url *
                            int64_t timeout_us) MUST_USE;
 void redis_source_close(struct redis_source *source);
 
-/* Looks at all keys, and reads buckets and lists. ERR_IO: see error. */
+/* Scans all keys, and reads buckets and lists. ERR_IO: see error. */
 enum err redis_source_survey(struct redis_source *source) MUST_USE;
 
 /* Calls job() for each. ERR_IO: see error, or what job() answered. */

@@ -142,7 +142,7 @@ void link_fini(struct link *link)
 
 /* ---- connecting ---- */
 
-/* When to look whether a call was answered. */
+/* When to check for a reply. */
 static int64_t look_after_us(const struct link *link)
 {
     return link->options.callbacks->slow ? link->options.timeout_us / 4 : link->options.timeout_us;

@@ -35,11 +35,11 @@ static void report_away(struct node *node)
     enum failure_kind kind = failure_read(bytes_str(error)).kind;
     bool words = kind == FAILURE_LATER || kind == FAILURE_CLUSTER_DOWN || kind == FAILURE_DENIED;
     bool wanted = node->link.wanted;
-    if (!wanted || (node->said && (!words || node->said_words)))
+    if (!wanted || (node->away_logged && (!words || node->reason_logged)))
         return;
-    const char *event = node->said ? "redis_stalled" : "redis_away";
-    node->said = true;
-    node->said_words = node->said_words || words;
+    const char *event = node->away_logged ? "redis_stalled" : "redis_away";
+    node->away_logged = true;
+    node->reason_logged = node->reason_logged || words;
     name_of(node, name, sizeof(name));
     log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, error,
               failure_hint(bytes_str(error)));
@@ -49,8 +49,8 @@ static void report_here(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
     name_of(node, name, sizeof(name));
-    log_event(LOG_INFO, node->said ? "redis_back" : "redis_connected", "node=%s", name);
-    node->said = node->said_words = false;
+    log_event(LOG_INFO, node->away_logged ? "redis_back" : "redis_connected", "node=%s", name);
+    node->away_logged = node->reason_logged = false;
 }
 
 /* ---- readiness ---- */
@@ -85,9 +85,9 @@ void node_refused(struct node *node, const char *error)
     node->refused_us = now_us;
     loop_arm_by(loop_of(node), &node->quiet, stall_ends_us(node));
     (void)snprintf(node->link.error, sizeof(node->link.error), "%s", error);
-    if (node->said_stalled || now_us - node->stalled_us < STALL_US)
+    if (node->stalled_logged || now_us - node->stalled_us < STALL_US)
         return;
-    node->said_stalled = true;
+    node->stalled_logged = true;
     name_of(node, name, sizeof(name));
     log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name, node->link.error,
               failure_hint(bytes_str(error)));
@@ -104,11 +104,11 @@ static void end_stall(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
     name_of(node, name, sizeof(name));
-    if (node->said_stalled)
+    if (node->stalled_logged)
         log_event(LOG_INFO, "redis_resumed", "node=%s after_ms=%lld", name,
                   (long long)(node->refused_us - node->stalled_us) / 1000);
     node->stalled_us = 0;
-    node->said_stalled = false;
+    node->stalled_logged = false;
     loop_cancel(loop_of(node), &node->quiet);
 }
 
@@ -145,11 +145,11 @@ static struct redis_address master_of(const redisReply *reply)
     const redisReply *port = reply->elements > 2 ? reply->element[2] : NULL;
     if (host && host->type == REDIS_REPLY_STRING && port->type == REDIS_REPLY_INTEGER)
         (void)redis_address_make(bytes_of(host->str, (size_t)host->len), (uint64_t)port->integer,
-                                 &address); /* else it did not say */
+                                 &address); /* otherwise it is not known */
     return address;
 }
 
-static void role_told(struct link_call *call, redisReply *reply)
+static void role_answered(struct link_call *call, redisReply *reply)
 {
     struct node *node = LIST_ENTRY(call, struct node, role);
     if (!reply)
@@ -222,7 +222,7 @@ void node_init(struct node *node, const struct link_options *options,
                            .down = link_down,
                            .slow = link_slow,
                            .message = no_message},
-        .role.done = role_told,
+        .role.done = role_answered,
         .quiet.expired = end_stall_if_quiet,
         .callbacks = callbacks,
     };

@@ -18,7 +18,7 @@ struct node_callbacks {
     void (*ready)(struct node_callbacks *callbacks,
                   struct node *node); /* it may be sent commands */
     void (*lost)(struct node_callbacks *callbacks,
-                 struct node *node); /* it may not, as node->link says why */
+                 struct node *node); /* it cannot be used, for the reason in node->link */
     /* A reply is late: see link_callbacks::slow. May be NULL. */
     void (*slow)(struct node_callbacks *callbacks, struct node *node);
 };
@@ -30,17 +30,17 @@ struct node {
     struct node_callbacks *callbacks;
     bool ready;
     int64_t since_us;            /* when it became ready, or was lost; 0: it has never been tried */
-    bool replica;                /* the server said so the last time */
+    bool replica;                /* as of the last check */
     struct redis_address master; /* replica: its master; an empty host: not known */
     bool suspect;                /* the last time it connected, but could not serve us */
-    bool said;                   /* redis_away was logged */
-    bool said_words;             /* … with the server's own error text */
+    bool away_logged;            /* redis_away was logged */
+    bool reason_logged;          /* … with the server's own error text */
     /* It refuses commands with temporary errors: */
     int64_t stalled_us; /* since when; 0: it does not */
     int64_t refused_us; /* when it refused last */
     int64_t worked_us;  /* when it executed a command last */
     struct timer quiet; /* stalled: armed for when that may be over, or earlier */
-    bool said_stalled;
+    bool stalled_logged;
 };
 
 void node_init(struct node *node, const struct link_options *options,

@@ -92,9 +92,9 @@ static void report_back(struct sentinel *sentinel)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&sentinel->link.address, room, sizeof(room));
-    if (sentinel->said)
+    if (sentinel->logged)
         log_event(LOG_INFO, "sentinel_back", "node=%.*s", (int)name.len, name.at);
-    sentinel->said = false;
+    sentinel->logged = false;
 }
 
 static void sentinel_message(struct link_callbacks *callbacks, struct link *link,
@@ -141,9 +141,9 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     bool wanted = link->wanted;
-    if (sentinel->said || !wanted)
+    if (sentinel->logged || !wanted)
         return;
-    sentinel->said = true;
+    sentinel->logged = true;
     log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
               name.at, link->error, failure_hint(bytes_str(link->error)));
 }
@@ -216,7 +216,7 @@ static void decide(struct sentinels *sentinels)
         report_refusal(sentinels);
 }
 
-static void go_on(struct timer *timer)
+static void retry(struct timer *timer)
 {
     struct sentinels *sentinels = LIST_ENTRY(timer, struct sentinels, timer);
     if (sentinels->seeking)
@@ -252,7 +252,7 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
                                 .subscriber = true,
                                 .timeout_us = options->timeout_us};
     *sentinels = (struct sentinels){
-        .options = *options, .count = options->url->address_count, .timer.expired = go_on};
+        .options = *options, .count = options->url->address_count, .timer.expired = retry};
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
         sentinel->callbacks = (struct link_callbacks){

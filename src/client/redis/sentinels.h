@@ -21,7 +21,7 @@ struct sentinel {
     struct sentinels *sentinels;
     struct redis_address answer; /* an empty host: none yet */
     bool fresh;                  /* the answer was not counted yet */
-    bool said;                   /* that it is unreachable was logged */
+    bool logged;                 /* that it is unreachable was logged */
 };
 
 struct sentinels_options {
@@ -41,7 +41,7 @@ struct sentinels {
     struct sentinel all[REDIS_ADDRESSES_MAX];
     unsigned count;
     bool wanted;         /* there is no master */
-    bool seeking;        /* they are asked */
+    bool seeking;        /* they are being asked for the master */
     int64_t again_at_us; /* not searching: do not search again before this time */
     struct timer timer;  /* searching: to count the answers; else to search again */
 };

@@ -160,7 +160,7 @@ static bool read_row(const redisReply *row, const struct redis_address *asked,
     if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
         master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
-    struct bytes host = bytes_str(asked->host); /* none given: "the host that you asked" */
+    struct bytes host = bytes_str(asked->host); /* none given: that of the node which answered */
     if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
         host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
     if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
@@ -231,7 +231,7 @@ static bool is_believed(const struct map_question *question)
     return !topology->older || topology->older >= ready_nodes(topology);
 }
 
-static void info_told(struct link_call *call, redisReply *reply)
+static void info_answered(struct link_call *call, redisReply *reply)
 {
     struct map_question *question = LIST_ENTRY(call, struct map_question, info);
     struct bytes text = BYTES("");
@@ -244,7 +244,7 @@ static void info_told(struct link_call *call, redisReply *reply)
         freeReplyObject(reply);
 }
 
-static void map_told(struct link_call *call, redisReply *reply)
+static void map_answered(struct link_call *call, redisReply *reply)
 {
     struct map_question *question = LIST_ENTRY(call, struct map_question, slots);
     struct topology *topology = question->topology;
@@ -410,7 +410,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++)
         topology->questions[i] = (struct map_question){
-            .topology = topology, .info.done = info_told, .slots.done = map_told};
+            .topology = topology, .info.done = info_answered, .slots.done = map_answered};
     switch (url->topology) {
     case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
     case REDIS_SENTINEL: init_sentinels(topology); break;

@@ -174,8 +174,8 @@ static bool settle_unread(struct embedded *embedded)
 }
 
 /* Removes the job from the reply, because its body cannot be read. */
-static void leave_out(struct embedded *embedded, struct reply *reply, const struct job_view *job,
-                      enum err err)
+static void remove_job(struct embedded *embedded, struct reply *reply, const struct job_view *job,
+                       enum err err)
 {
     log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread", "job=%llu error=%s",
               (unsigned long long)job->ref.seq, err_name(err));
@@ -253,7 +253,7 @@ static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
             job->body.at = NULL;
             cold++;
         } else if (err) {
-            leave_out(embedded, reply, job, err);
+            remove_job(embedded, reply, job, err);
             continue;
         }
         reply->jobs[good++] = *job;
@@ -408,8 +408,8 @@ static int64_t first_until_us(const struct reply *reply)
     return first_us;
 }
 
-static void want(struct body_waiter *waiter, const struct body_place *place, uint32_t job,
-                 struct job_note *note)
+static void add_fetch(struct body_waiter *waiter, const struct body_place *place, uint32_t job,
+                      struct job_note *note)
 {
     struct wanted_body *wanted = &waiter->wanted[waiter->wanted_count++];
     wanted->job = job;
@@ -440,11 +440,11 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
     for (uint32_t i = 0; i < reply->count; i++) {
         struct body_place place = bodies_place(&reply->jobs[i]);
         if (!reply->jobs[i].body.at)
-            want(waiter, &place, i, NULL);
+            add_fetch(waiter, &place, i, NULL);
     }
     for (uint32_t i = 0; i < shown->count; i++)
         if (shown->cold[i])
-            want(waiter, &shown->places[i], 0, &shown->notes[i]);
+            add_fetch(waiter, &shown->places[i], 0, &shown->notes[i]);
     CHECK(waiter->wanted_count == waiter->left);
     ticket->held = &waiter->head;
     list_add_tail(&bodies->reading, &waiter->link);
@@ -516,7 +516,7 @@ void bodies_read_ahead(struct embedded *embedded)
 /* ---- answering ---- */
 
 /* Takes the waiter out of all lists: from now on it only owns memory. */
-static void leave_lists(struct body_waiter *waiter)
+static void unlink_waiter(struct body_waiter *waiter)
 {
     struct embedded *embedded = waiter->embedded;
     for (uint32_t i = 0; i < waiter->wanted_count; i++) {
@@ -552,7 +552,7 @@ static void release(struct reply_hold *hold)
 
 static void waiter_free(struct body_waiter *waiter)
 {
-    leave_lists(waiter);
+    unlink_waiter(waiter);
     free_memory(waiter);
 }
 
@@ -563,7 +563,7 @@ static int64_t run_us(const struct reply *reply, const struct job_view *job)
 }
 
 /* False: the job was deleted or replaced meanwhile, and must be removed from the reply. */
-static bool still_ours(struct embedded *embedded, struct reply *reply, struct job_view *job)
+static bool still_reserved(struct embedded *embedded, struct reply *reply, struct job_view *job)
 {
     if (!cmd_traits(reply->kind)->takes_jobs ||
         core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq, job->lease,
@@ -594,10 +594,10 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
                 show(job, &fetch->content);
         }
         if (err) {
-            leave_out(embedded, reply, job, err);
+            remove_job(embedded, reply, job, err);
             continue;
         }
-        if (!still_ours(embedded, reply, job))
+        if (!still_reserved(embedded, reply, job))
             continue;
         reply->jobs[good++] = *job;
     }
@@ -607,7 +607,8 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
 }
 
 /* All jobs of a RESERVE are gone: submits it again, as if it had found none. */
-static void ask_again(struct embedded *embedded, struct body_waiter *waiter, struct ticket *ticket)
+static void reserve_again(struct embedded *embedded, struct body_waiter *waiter,
+                          struct ticket *ticket)
 {
     struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
     int64_t until_us = waiter->asked_until_us;
@@ -631,11 +632,11 @@ static void answer(struct embedded *embedded, struct body_waiter *waiter)
         waiter->hold.release = release;
         reply->hold = &waiter->hold;
         if (reply->err == ERR_EMPTY && !embedded->draining)
-            ask_again(embedded, waiter, ticket);
+            reserve_again(embedded, waiter, ticket);
         else
             ticket->answered(ticket, reply);
     }
-    leave_lists(waiter);
+    unlink_waiter(waiter);
     if (!waiter->hold.taken)
         drop(waiter);
     drop(waiter);
@@ -678,7 +679,7 @@ void bodies_turn(struct embedded *embedded)
         embedded->busy = true;
 }
 
-void bodies_give_up_all(struct embedded *embedded)
+void bodies_fail_all(struct embedded *embedded)
 {
     struct bodies *bodies = &embedded->bodies;
     struct budget *budget = embedded->budget;

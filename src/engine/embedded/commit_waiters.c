@@ -9,7 +9,7 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    RELEASE_NS = 300, /* work for letting a reply go, besides writing it */
+    RELEASE_NS = 300, /* work for releasing a reply, without writing it */
     RELEASE_MIN = 16, /* released in a turn even if the budget is spent */
 };
 

@@ -13,8 +13,8 @@ void embedded_describe(const struct core *core, const struct store *store,
                        struct metric_sink *sink);
 
 /*
- * Statistics over all topics at now_us. `due_within`: that, too, which looks at the jobs of a slot
- * of the timing wheel for each span; else it is left 0.
+ * Statistics over all topics at now_us. `due_within`: includes that, which visits the jobs of a
+ * slot of the timing wheel for each span; else it is 0.
  */
 void embedded_stats(const struct core *core, const struct store *store, int64_t now_us,
                     bool due_within, struct engine_stats *out_stats);

@@ -76,7 +76,7 @@ void due_turn(struct embedded *embedded)
     }
 }
 
-void due_give_up_all(struct embedded *embedded)
+void due_fail_all(struct embedded *embedded)
 {
     struct due_count *count;
     while ((count = first(embedded)) != NULL)

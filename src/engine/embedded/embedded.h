@@ -33,7 +33,8 @@ struct embedded_options {
     void *opening_owner;
 };
 
-/* Opens the store and replays it. On failure out_error says why, for people. */
+/* Opens the store and replays it. Errors as store_open(), without a disk none; out_error says why,
+   for people. Waits for the disk. O(bytes of the log). */
 enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
                        struct store_error *out_error) MUST_USE;
 /*
@@ -41,8 +42,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
  * Only embedded_close() may follow, which takes 50 ms per million jobs to free them. NULL does
  * nothing.
  */
-void embedded_leave(struct embedded *embedded);
-/* Calls embedded_leave(), if that has not been done, and frees everything. NULL does nothing. */
+void embedded_stop(struct embedded *embedded);
+/* Calls embedded_stop(), if that has not been done, and frees everything. NULL does nothing. */
 void embedded_close(struct embedded *embedded);
 
 /* How the changes in the log are written to a journal. */
@@ -64,6 +65,7 @@ enum err embedded_follow(struct embedded *embedded,
 /* The journal's health and resync; NULL: there is no journal. */
 struct journal_control *embedded_journal_control(struct embedded *embedded);
 
+/* The port; valid until embedded_close(). */
 struct engine *embedded_engine(struct embedded *embedded);
 
 /* For metrics, statistics and tests; borrowed. The store is NULL without a disk. */

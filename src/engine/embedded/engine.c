@@ -393,12 +393,12 @@ static int64_t engine_end(struct engine *engine)
     embedded->busy |= embedded->discard.first != NULL; /* begin() frees it */
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
-        int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);
-        store_us = look_us < store_us ? look_us : store_us;
-        look_us = journal_resync_next_us(embedded);
-        store_us = look_us < store_us ? look_us : store_us;
-        look_us = front_next_us(embedded);
-        store_us = look_us < store_us ? look_us : store_us;
+        int64_t store_us = store_next_us(embedded->store), part_us = report_full(embedded);
+        store_us = part_us < store_us ? part_us : store_us;
+        part_us = journal_resync_next_us(embedded);
+        store_us = part_us < store_us ? part_us : store_us;
+        part_us = front_next_us(embedded);
+        store_us = part_us < store_us ? part_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
         commit_advance(embedded);
@@ -538,19 +538,19 @@ static void free_memory_body(void *ctx, const struct job *job)
     bodies_forget_in_memory(ctx, job->where);
 }
 
-void embedded_leave(struct embedded *embedded)
+void embedded_stop(struct embedded *embedded)
 {
-    if (!embedded || embedded->left)
+    if (!embedded || embedded->stopped)
         return;
-    embedded->left = true;
-    history_give_up_all(embedded);
+    embedded->stopped = true;
+    history_fail_all(embedded);
     journal_resync_close(embedded);
-    due_give_up_all(embedded);
-    far_visit_give_up_all(embedded);
-    front_give_up_all(embedded);
-    far_give_up_all(embedded);
-    reschedule_give_up_all(embedded);
-    bodies_give_up_all(embedded);
+    due_fail_all(embedded);
+    far_visit_fail_all(embedded);
+    front_fail_all(embedded);
+    far_fail_all(embedded);
+    reschedule_fail_all(embedded);
+    bodies_fail_all(embedded);
     CHECK(embedded->read_waiter_count == 0);
     if (embedded->store) {
         note_marks(embedded);
@@ -568,7 +568,7 @@ void embedded_close(struct embedded *embedded)
 {
     if (!embedded)
         return;
-    embedded_leave(embedded);
+    embedded_stop(embedded);
     core_free(embedded->core);
     commit_waiters_fini(&embedded->writing);
     commit_waiters_fini(&embedded->syncing);

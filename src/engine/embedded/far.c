@@ -293,7 +293,7 @@ static void refuse(struct far_command *command, enum err err)
 /* ---- the record has come ---- */
 
 /* No far job has the number; a job that came back to memory meanwhile may have it. */
-static void go_on_by_id(struct far_command *command, struct ticket *ticket)
+static void resume_by_id(struct far_command *command, struct ticket *ticket)
 {
     struct job_ref ref = named_by(&command->cmd);
     if (core_holds(command->embedded->core, &ref)) {
@@ -305,14 +305,14 @@ static void go_on_by_id(struct far_command *command, struct ticket *ticket)
 }
 
 /* There is no such far job: it came back to memory, or never existed. */
-static void do_without(struct far_command *command)
+static void resume_without_job(struct far_command *command)
 {
     struct ticket *ticket = command->head.ticket;
     enum submitted submitted;
     if (ticket)
         ticket->held = NULL;
     if (asks_number(&command->cmd))
-        go_on_by_id(command, ticket);
+        resume_by_id(command, ticket);
     else if (asks_history(&command->cmd))
         (void)history_look(command->embedded, &command->cmd, ticket);
     else if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
@@ -337,7 +337,7 @@ static bool try_next(struct far_command *command)
 {
     uint64_t where;
     if (!next_place(command, &where)) {
-        do_without(command);
+        resume_without_job(command);
         return true;
     }
     store_far_fetch_end(command->embedded->store, &command->fetch);
@@ -363,7 +363,7 @@ static bool do_on_record(struct far_command *command)
     return true;
 }
 
-static void go_on(struct far_command *command)
+static void resume(struct far_command *command)
 {
     struct embedded *embedded = command->embedded;
     const struct event *event = &command->fetch.event;
@@ -384,7 +384,7 @@ static void go_on(struct far_command *command)
         answer_kept(command->head.ticket);
     } else if (err || !named || !do_on_record(command)) {
         if (asks_history(&command->cmd))
-            do_without(command); /* it can only be found by its number now */
+            resume_without_job(command); /* it can only be found by its number now */
         else
             refuse(command, err ? err : ERR_DAMAGED);
     }
@@ -400,7 +400,7 @@ void far_turn(struct embedded *embedded)
             embedded->busy = true;
             return;
         }
-        go_on(LIST_ENTRY(whole->next, struct far_command, link));
+        resume(LIST_ENTRY(whole->next, struct far_command, link));
     }
 }
 
@@ -420,7 +420,7 @@ static void give_up(struct list *list)
     }
 }
 
-void far_give_up_all(struct embedded *embedded)
+void far_fail_all(struct embedded *embedded)
 {
     give_up(&embedded->far_commands.whole);
     give_up(&embedded->far_commands.reading);

@@ -441,7 +441,8 @@ static void end(struct far_visit *visit)
     mem_free(visit);
 }
 
-/* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for others. */
+/* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for other
+   commands. */
 static struct far_visit *next_look(const struct far_visits *all)
 {
     const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->asked;
@@ -524,7 +525,7 @@ static void give_up(struct embedded *embedded, struct list *list)
     }
 }
 
-void far_visit_give_up_all(struct embedded *embedded)
+void far_visit_fail_all(struct embedded *embedded)
 {
     give_up(embedded, &embedded->far_visits.waiting);
     give_up(embedded, &embedded->far_visits.asked);

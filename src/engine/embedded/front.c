@@ -15,7 +15,7 @@ enum {
     READS_MAX = 128,              /* under way at a time */
     READS_TOPIC_MAX = 64,         /* … for one topic */
     HOLD_US = 2000,               /* so that who wants many gets more than the first that comes */
-    TOPICS_TURN = 8,              /* topics in a turn: some 10 µs each, besides reading */
+    TOPICS_TURN = 8,              /* topics in a turn: some 10 µs each, without reading */
     LOOK_NS = 20,                 /* work for looking whether a record is being read already … */
     READ_NS = 1000,               /* … for reading a record from the page cache … */
     ARRIVE_NS = 1000,             /* … for taking it in */
@@ -150,7 +150,7 @@ static bool is_held(const struct front_read *read, int64_t now_us)
     return read->batch->reading > 0 && now_us < read->batch->hold_until_us;
 }
 
-/* What the disk's threads have read. */
+/* Passes records that the disk's threads have read to the core. */
 static void take_whole(struct embedded *embedded)
 {
     const struct list *whole = &embedded->fronts.whole;
@@ -214,7 +214,8 @@ static bool bring(struct embedded *embedded, const struct core_front *front)
     return any;
 }
 
-/* Asks for hungry topics in turn, until one comes again that has all its reads under way. */
+/* Loads jobs of hungry topics in rotation, until one comes again that has all its reads under
+   way. */
 static void bring_some(struct embedded *embedded)
 {
     struct core_front front;
@@ -273,7 +274,7 @@ void fronts_init(struct fronts *fronts)
     fronts->report_us = INT64_MIN;
 }
 
-void front_give_up_all(struct embedded *embedded)
+void front_fail_all(struct embedded *embedded)
 {
     struct list *const lists[] = {&embedded->fronts.reading, &embedded->fronts.whole};
     for (unsigned i = 0; i < 2; i++)

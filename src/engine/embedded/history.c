@@ -132,7 +132,7 @@ void history_answer_turn(struct embedded *embedded)
     }
 }
 
-void history_give_up_all(struct embedded *embedded)
+void history_fail_all(struct embedded *embedded)
 {
     while (!list_empty(&embedded->questions)) {
         struct history_question *question =

@@ -17,7 +17,7 @@
 enum {
     HELD_MAX = 8 * 1024 * 1024,    /* bytes that the journal holds and has not committed, at most */
     READ_BYTES = 256 * 1024,       /* of the log, read in a turn */
-    LOOK_US = 100 * 1000,          /* between measurements of the lag */
+    LAG_CHECK_US = 100 * 1000,     /* between measurements of the lag */
     LAG_LOG_US = 10 * 1000 * 1000, /* between journal_behind lines, while pushes are refused */
 };
 
@@ -173,13 +173,13 @@ static void detach(struct embedded *embedded)
         stop(&embedded->feed, "it was later than journal.max_lag, and journal.on_lag is detach");
 }
 
-static void look_at_lag(struct embedded *embedded)
+static void check_lag(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
     int64_t now_us = embedded->loop->now_us;
-    if (now_us < feed->look_us)
+    if (now_us < feed->lag_check_us)
         return;
-    feed->look_us = now_us + LOOK_US;
+    feed->lag_check_us = now_us + LAG_CHECK_US;
     bool lacking = follower_cursor(feed->follower) < store_synced(embedded->store);
     if (lacking && !feed->lacking_us)
         feed->lacking_us = now_us;
@@ -222,7 +222,7 @@ void journal_feed_turn(struct embedded *embedded)
     bool more = true;
     if (!feed->journal)
         return;
-    look_at_lag(embedded);
+    check_lag(embedded);
     journal_resync_turn(embedded);
     note_state(embedded);
     if (!feed->joined || feed->begins || feed->broken)
@@ -311,7 +311,7 @@ static const char *hint_of(const struct journal_feed *feed, enum journal_state s
     return "";
 }
 
-static void look_at_health(const struct embedded *embedded, struct journal_health *out_health)
+static void fill_health(const struct embedded *embedded, struct journal_health *out_health)
 {
     const struct journal_feed *feed = &embedded->feed;
     uint64_t synced = store_synced(embedded->store);
@@ -342,7 +342,7 @@ void journal_feed_describe(const struct embedded *embedded, struct metric_sink *
         return;
     if (sink->metric) {
         struct journal_health health;
-        look_at_health(embedded, &health);
+        fill_health(embedded, &health);
         journal_health_describe(&health, sink);
     }
     journal_describe(&feed->status, sink);
@@ -392,7 +392,7 @@ static void control_resync_status(const struct journal_control *control,
 
 static void control_health(const struct journal_control *control, struct journal_health *out_health)
 {
-    look_at_health(of_control(control), out_health);
+    fill_health(of_control(control), out_health);
 }
 
 static const struct journal_control_verbs control_verbs = {

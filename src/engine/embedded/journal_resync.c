@@ -2,9 +2,11 @@
  * A resync: gives an image of each job to the journal, and looks up each unfinished row in the
  * queue. The queue is served meanwhile.
  *
- *     begins ─▶ delayed and buried jobs, by topic ─▶ other jobs in memory ─▶ unfinished rows ─▶
- * ends │                                   │                        │ └─▶ numbers: GET one by one
- * ◀───────┘                        └─▶ no job: ABSENT └─▶ IMAGES
+ *     begins ─▶ delayed and buried jobs ─▶ other jobs in memory ─▶ unfinished rows ─▶ ends
+ *                          │                        │                    │
+ *                          └───────── numbers: GET one by one ◀──────────┘
+ *                                     ├─▶ IMAGES
+ *                                     └─▶ no such job: ABSENT
  *
  * Why it is exact. An image is the state of a job at the moment when it is given, after all batches
  * that were given before. Batches that follow may repeat older changes, but end with the same
@@ -79,12 +81,12 @@ struct journal_resync {
     struct resync_slot slots[SLOTS];
     struct ticket page;   /* of topics, or of a topic's jobs in the state */
     bool asked;           /* … has no answer yet */
-    bool topic_done;      /* the next one is to be asked for */
+    bool topic_done;      /* the next topic must be requested */
     enum job_state state; /* which of the topic's jobs are listed: delayed ones, then buried ones */
     size_t topic_len;
     char topic[TOPIC_NAME_MAX];
     struct buf cursor; /* of the page */
-    uint32_t place;    /* in memory, to go on at */
+    uint32_t place;    /* where visit_memory() continues */
     struct buf wanted; // uint64_t: numbers of jobs to get
     size_t wanted_at;  /* bytes of it that are done */
     bool overflowed;   /* some moved jobs were not noted */
@@ -174,7 +176,7 @@ static void give_image(struct journal_resync *all, const struct job_view *job)
 
 static void give_absent(struct journal_resync *all, const struct resync_slot *slot)
 {
-    /* A GONE record has a number always; the id, as the table has it, counts. */
+    /* A GONE record always has a number; here only the id, as in the table, matters. */
     struct event event = {.kind = EVENT_GONE,
                           .job.seq = 1,
                           .end = END_DELETED,
@@ -210,7 +212,7 @@ static void row_answered(struct journal_resync *all, struct resync_slot *slot, e
     slot->again = true;
 }
 
-/* Else it has ended; or another one has its id, which no event of its own says. */
+/* False: it has ended; or another job has its id, without an event of this one. */
 static bool is_there(const struct journal_resync *all, uint64_t seq)
 {
     const struct core *core = all->embedded->core;
@@ -306,7 +308,7 @@ static void get_wanted(struct journal_resync *all)
     }
     if (all->wanted_at == all->wanted.len ||
         (all->wanted_at >= DONE_BYTES && all->wanted_at >= all->wanted.len / 2)) {
-        buf_drop(&all->wanted, all->wanted_at); /* moves no more than was got */
+        buf_drop(&all->wanted, all->wanted_at); /* moves no more bytes than were handled */
         all->wanted_at = 0;
     }
     if (wanted_count(all) && feed_of(all)->held_bytes < HELD_MAX && free_slot(all))
@@ -334,7 +336,7 @@ void journal_resync_note_event(struct embedded *embedded, const struct event *ev
 }
 
 /* Images may be given twice. */
-static void look_from_start(struct journal_resync *all)
+static void start_listing(struct journal_resync *all)
 {
     all->overflowed = false;
     all->topic_done = true;
@@ -425,7 +427,7 @@ static void visit_memory(struct journal_resync *all)
     if (core_visit(all->embedded->core, &all->place, VISIT_PLACES, want_job, all))
         return;
     if (all->overflowed)
-        look_from_start(all);
+        start_listing(all);
     else
         all->step = STEP_ROWS;
 }
@@ -471,9 +473,9 @@ static void begin_rows(struct journal_resync *all)
     }
 }
 
-/* False: it must be asked for, since it may be far, or its slot is taken. */
-static void look_for(struct journal_resync *all, struct resync_slot *slot,
-                     const struct restore_row *row)
+/* Looks up the job of a row: at once if it is in memory, else by a GET. */
+static void look_up_row(struct journal_resync *all, struct resync_slot *slot,
+                        const struct restore_row *row)
 {
     const struct core *core = all->embedded->core;
     struct bytes id = row->push.id;
@@ -489,7 +491,7 @@ static void look_for(struct journal_resync *all, struct resync_slot *slot,
     get(all, slot);
 }
 
-/* All rows have been looked for, or reading them failed. */
+/* All rows were looked up, or reading them failed. */
 static void end_rows(struct journal_resync *all)
 {
     struct restore *restore;
@@ -529,7 +531,7 @@ static void take_rows(struct journal_resync *all)
         dry = !row;
         if (dry)
             break;
-        look_for(all, slot, row);
+        look_up_row(all, slot, row);
         verbs->settle(all->run, row);
     }
     if (!dry) { /* else the journal's word, or an answer, begins a turn */
@@ -592,7 +594,7 @@ static void begin_steps(struct journal_resync *all)
         all->status.jobs_total += totals.jobs[state];
     all->rows_us = 0;
     all->resyncs = feed_of(all)->status.resyncs;
-    look_from_start(all);
+    start_listing(all);
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
               (unsigned long long)all->status.jobs_total);
     give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));

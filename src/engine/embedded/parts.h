@@ -4,8 +4,8 @@
  *     core ─reply▶ engine.c ─┬─▶ the ticket, at once
  *                            ├─▶ due.c: until far jobs are counted, too
  *                            ├─▶ commit_waiters.c: until a change is durable (P1)
- *                            └─▶ bodies.c: until bodies that it shows are in memory
- *     command ─┬▶ reschedule.c: until what it keeps of the job is in memory
+ *                            └─▶ bodies.c: until its bodies are in memory
+ *     command ─┬▶ reschedule.c: until the job's properties are in memory
  *              ├▶ far.c: until the job that it names is in memory
  *              ├▶ far_visit.c: until the jobs of its topic are in memory
  *              ├▶ front.c: a parked RESERVE, until its topic's first jobs are in memory
@@ -66,7 +66,7 @@ struct bodies {
     size_t held_bytes;    /* of their own memory, without what the store holds for them */
     int64_t renew_at_us;  /* until then no lease of the jobs in waiting replies runs out */
     struct buf unread;    /* struct unread: jobs reserved and not handed out … */
-    size_t settled_bytes; /* … of which so much has been settled */
+    size_t settled_bytes; /* … of which this many bytes were handled */
     struct arena scratch; /* bodies of the reply being given */
     struct blocks memory; // struct memory_body: all of them, when there is no disk
     /* Topics whose next jobs' bodies should be read ahead. */
@@ -102,7 +102,7 @@ struct fronts {
 /* Commands on topics some of whose jobs are far. */
 struct far_visits {
     struct list waiting; // far_visit::link: the first is under way
-    struct list asked;   // far_visit::link: those that only look and have not begun; …
+    struct list asked;   // far_visit::link: look-ups that have not begun; …
     struct list looking; // far_visit::link: … have, some at once; …
     struct list ready;   // far_visit::link: … and can continue
     uint32_t looks;      /* number of look-ups that read a page now */
@@ -118,12 +118,12 @@ struct journal_feed {
     struct follower *follower;
     struct follower_callbacks callbacks;
     struct journal_status status; /* as it was reported last */
-    size_t held_bytes; /* that the journal holds: by its last status, and what it was given since */
+    size_t held_bytes; /* held by the journal: by its last status, plus what it was given since */
     uint64_t done;     /* batches up to this one are committed in the database */
     uint64_t given;    /* batches up to this one were given to the journal */
     struct journal_resync *resync; /* NULL: there is no journal */
     bool resyncing;                /* one is under way: it sees events */
-    enum journal_state state;      /* since state_us; 0: it was not looked at yet */
+    enum journal_state state;      /* since state_us; 0: not determined yet */
     int64_t state_us;
     bool joined;        /* the database's cursor is known, and was compared */
     bool begins;        /* … and is being moved to where the log can be followed from */
@@ -133,7 +133,7 @@ struct journal_feed {
     bool unread;        /* the disk could not read the log the last time */
     int64_t lacking_us; /* since when it lacks something while its cursor is not known; 0: it does
                            not */
-    int64_t look_us, report_us; /* when to look at the lag next, and when to log it again */
+    int64_t lag_check_us, report_us; /* when to measure the lag next, and when to log it again */
 };
 
 /* Reports how far the opening of the store is. */
@@ -165,7 +165,7 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     bool busy;                     /* the last slice of work left some over */
     bool draining;
-    bool left;                     /* the store is closed; only embedded_close() may follow */
+    bool stopped;                  /* the store is closed; only embedded_close() may follow */
     uint64_t durable, synced;      /* the last batches that are durable, and synced */
     uint64_t read_waiter_count;    /* of all that waits for bodies, records, slices or history */
     uint64_t commit_waiter_count;  /* of both: */
@@ -215,8 +215,8 @@ void bodies_forget_in_memory(struct bodies *bodies, uint64_t where);
 void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
 /* Where the job's record is, for the store. */
 struct body_place bodies_place(const struct job_view *job);
-/* Fills in what the job's record has, if it is in memory: see store_read(). The bytes are good
-   until the turn reads the next. */
+/* Fills in the parts of the job's record, if they are in memory: see store_read(). The bytes are
+ * valid until the next call in this turn. */
 enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 /* A reply that waits for bodies is cancelled: its jobs go back (P6). */
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
@@ -225,30 +225,30 @@ void bodies_renew_leases(struct embedded *embedded);
 /* Sends replies whose bodies have been read, and gives back jobs that are not handed out, as far as
    the budget goes; the rest in the next turn, without a sleep. */
 void bodies_turn(struct embedded *embedded);
-/* Tells the store what will be wanted next. */
+/* Passes the store a hint which bodies will be needed next. */
 void bodies_read_ahead(struct embedded *embedded);
 /* At the end: answers what still waits. Jobs that were not handed out go back. */
-void bodies_give_up_all(struct embedded *embedded);
+void bodies_fail_all(struct embedded *embedded);
 
 /* ---- reschedule.c ---- */
 
 void reschedulings_init(struct reschedulings *all);
 /*
- * RESCHEDULE with a new body keeps the job's properties, which lie in the record that it replaces:
- * they are read first. False: nothing is to be read, the command can be done as it is.
+ * RESCHEDULE with a new body keeps the job's properties, which are in the record that it replaces:
+ * they are read first. False: nothing must be read, the command can be executed now.
  */
 bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                       enum submitted *out_submitted);
 /* Executes the commands whose properties have been read. */
 void reschedule_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void reschedule_give_up_all(struct embedded *embedded);
+void reschedule_fail_all(struct embedded *embedded);
 
 /* ---- far.c ---- */
 
 void far_commands_init(struct far_commands *all);
-/* The command names what may be a far job: its record is read first. False: it can be done as it
-   is. */
+/* The command names a job that may be far: its record is read first. False: it can be executed
+   now. */
 bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                enum submitted *out_submitted);
 /* OK: the far job of this record may stay in memory, and be written to the log again. */
@@ -261,33 +261,33 @@ void far_turn(struct embedded *embedded);
    changed the job by then. */
 void far_cancel(struct waiting_reply *reply);
 /* The end: those that wait have failed. */
-void far_give_up_all(struct embedded *embedded);
+void far_fail_all(struct embedded *embedded);
 /* The store's callbacks for far jobs, which are the core's matter. */
 void far_callbacks(struct store_callbacks *callbacks);
 
 /* ---- far_visit.c ---- */
 
 void far_visits_init(struct far_visits *all);
-/* The command goes through a topic's jobs, some of which are far: they are read first.
-   False: it can be done as it is. */
+/* The command visits a topic's jobs, some of which are far: they are read first. False: it can be
+ * executed now. */
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                      enum submitted *out_submitted);
-/* Goes on with them, as far as the budget goes. */
+/* Continues them, as far as the budget goes. */
 void far_visit_turn(struct embedded *embedded);
 /* The topic of the visit that is under way. False: none is. */
 bool far_visit_topic(const struct embedded *embedded, struct bytes *out_topic);
 void far_visit_cancel(struct waiting_reply *reply);
-void far_visit_give_up_all(struct embedded *embedded);
+void far_visit_fail_all(struct embedded *embedded);
 
 /* ---- front.c ---- */
 
 void fronts_init(struct fronts *fronts);
 /* Loads the first ready jobs of topics that consumers wait for, as far as the budget goes. */
 void front_turn(struct embedded *embedded);
-/* When it has something to do next besides; INT64_MAX: never. */
+/* When it needs the next turn; INT64_MAX: no time of its own. */
 int64_t front_next_us(const struct embedded *embedded);
 /* The end: nothing is read any more. */
-void front_give_up_all(struct embedded *embedded);
+void front_fail_all(struct embedded *embedded);
 
 /* ---- history.c ---- */
 
@@ -298,19 +298,19 @@ enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, str
 /* The same, once the job is in memory if it lives. */
 enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
                             struct ticket *ticket);
-/* Answers what has been found. */
+/* Answers the searches that have ended. */
 void history_answer_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void history_give_up_all(struct embedded *embedded);
+void history_fail_all(struct embedded *embedded);
 
 /* ---- due.c ---- */
 
-/* A CMD_DUE is answered for what is in memory: waits until far jobs are counted. */
+/* A CMD_DUE whose jobs in memory were counted: waits until far jobs are counted. */
 void due_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
-/* Goes on counting, as far as the budget goes, and answers. */
+/* Continues counting, as far as the budget goes, and answers. */
 void due_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void due_give_up_all(struct embedded *embedded);
+void due_fail_all(struct embedded *embedded);
 
 /* ---- engine.c ---- */
 
@@ -329,14 +329,15 @@ bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
 
 /* ---- journal_feed.c ---- */
 
-/* The end of a turn: gives the journal what has become durable, as far as there is room. */
+/* The end of a turn: gives the journal the batches that have become durable, as far as it has
+   room. */
 void journal_feed_turn(struct embedded *embedded);
 /* True: no job may be handed out, and nothing changed, until the journal writes again. */
 bool journal_feed_stops(const struct embedded *embedded);
 /* OK, or why the journal does not allow the command now. */
 enum err journal_feed_admit(const struct embedded *embedded, const struct cmd *cmd);
 enum err journal_feed_health(const struct embedded *embedded);
-/* Of batches that are durable up to `batch`: those whose replies may go. */
+/* The last batch, at most `batch`, whose replies may be sent. */
 uint64_t journal_feed_gate(const struct embedded *embedded, uint64_t batch);
 void journal_feed_describe(const struct embedded *embedded, struct metric_sink *sink);
 /* A job ends while the journal reads rows back. */

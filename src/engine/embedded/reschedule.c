@@ -99,7 +99,7 @@ static void end(struct rescheduling *rescheduling)
     mem_free(rescheduling);
 }
 
-static void go_on(struct embedded *embedded, struct rescheduling *rescheduling)
+static void resume(struct embedded *embedded, struct rescheduling *rescheduling)
 {
     struct ticket *ticket = rescheduling->head.ticket;
     struct cmd *cmd = &rescheduling->cmd;
@@ -127,7 +127,7 @@ void reschedule_turn(struct embedded *embedded)
             embedded->busy = true;
             return;
         }
-        go_on(embedded, LIST_ENTRY(whole->next, struct rescheduling, link));
+        resume(embedded, LIST_ENTRY(whole->next, struct rescheduling, link));
     }
 }
 
@@ -142,7 +142,7 @@ static void give_up(struct list *list)
     }
 }
 
-void reschedule_give_up_all(struct embedded *embedded)
+void reschedule_fail_all(struct embedded *embedded)
 {
     give_up(&embedded->reschedulings.whole);
     give_up(&embedded->reschedulings.reading);

@@ -4,12 +4,13 @@
 #include "base/log.h"
 
 enum {
-    LOOK_AGAIN_US = 20 * 1000,    /* after a leap: as soon as that, */
-    LOOK_RARELY_US = 1000 * 1000, /* else */
-    LEAP_US = 250 * 1000,         /* a leap by more is told */
-    FAR_US = 1000 * 1000,         /* a clock that is off by more is told */
-    SAY_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
-    WAKE_US = 10 * 1000 * 1000,   /* by then all partitions know a daemon again that was silent */
+    LOOK_AGAIN_US = 20 * 1000,    /* between readings of a clock, after a leap … */
+    LOOK_RARELY_US = 1000 * 1000, /* … and otherwise */
+    LEAP_US = 250 * 1000,         /* larger leaps are logged */
+    FAR_US = 1000 * 1000,         /* larger differences of clocks are logged */
+    LOG_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
+    WAKE_US = 10 * 1000 *
+              1000, /* by then a daemon that was silent is registered in all partitions again */
 };
 
 static int64_t now_of(const struct script_requests *calls)
@@ -17,7 +18,7 @@ static int64_t now_of(const struct script_requests *calls)
     return calls->options.loop->now_us;
 }
 
-/* The turn's time is too old to say when an answer had come. */
+/* Reads the clock: the turn's time may be before the answer came. */
 static int64_t time_now(const struct script_requests *calls)
 {
     struct clock *clock = calls->options.loop->clock;
@@ -34,7 +35,7 @@ static uint32_t number_of(const struct partition *partition)
     return (uint32_t)(partition - partition->requests->partitions);
 }
 
-/* ---- what is told ---- */
+/* ---- log lines ---- */
 
 static struct bytes name_of(const struct node *node, char room[REDIS_HOST_MAX + 8])
 {
@@ -46,8 +47,8 @@ static void report_leap(struct script_requests *calls, const struct node *node, 
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = name_of(node, room);
-    bool said = calls->leapt_node == node && now_of(calls) - calls->leapt_us < SAY_EVERY_US;
-    if (said || !is_far(by_us, LEAP_US))
+    bool just_logged = calls->leapt_node == node && now_of(calls) - calls->leapt_us < LOG_EVERY_US;
+    if (just_logged || !is_far(by_us, LEAP_US))
         return;
     calls->leapt_node = node;
     calls->leapt_us = now_of(calls);
@@ -57,7 +58,7 @@ static void report_leap(struct script_requests *calls, const struct node *node, 
                    : "another daemon has set the queue's clock, see docs/redis-promises.md");
 }
 
-/* Of a server that has many partitions, once. */
+/* Once for a server with many partitions. */
 static void report_far_clock(const struct script_requests *calls, const struct partition *partition,
                              int64_t ahead_us)
 {
@@ -75,10 +76,10 @@ static void report_far_clock(const struct script_requests *calls, const struct p
               (int)name.len, name.at, (long long)(ahead_us / 1000));
 }
 
-/* ---- asking ---- */
+/* ---- reading and setting clocks ---- */
 
-static void told(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
-                 uint32_t count)
+static void clock_answered(void *owner, struct script_request *call, enum err err,
+                           const struct bytes *parts, uint32_t count)
 {
     struct partition *partition = owner;
     partition->clock_asked = false;
@@ -86,7 +87,7 @@ static void told(void *owner, struct script_request *call, enum err err, const s
         clock_sync_read(call, parts, count);
 }
 
-/* 0: only asks. */
+/* Adds `by_us` to the clock; 0: only reads it. */
 static void set_by(struct partition *partition, int64_t by_us, uint64_t set_count,
                    uint64_t new_count)
 {
@@ -97,7 +98,7 @@ static void set_by(struct partition *partition, int64_t by_us, uint64_t set_coun
     call->reads_clock = true;
     partition->clock_asked = true;
     partition->clock_asked_us = now_of(calls);
-    script_requests_send(call, partition, told);
+    script_requests_send(call, partition, clock_answered);
 }
 
 static void look(struct partition *partition, int64_t least_us)
@@ -115,9 +116,9 @@ static void look_at_all(struct script_requests *calls, const struct node *node)
     }
 }
 
-/* ---- what is known ---- */
+/* ---- estimates ---- */
 
-/* A job may be late by the way there and back, never early (P3): so the most that it may be. */
+/* Sets ahead_us to the upper bound: a job may be late by a round trip, but never early (P3). */
 static void settle(const struct partition *partition)
 {
     const struct script_requests *calls = partition->requests;
@@ -133,7 +134,7 @@ static void settle(const struct partition *partition)
     report_far_clock(calls, partition, *ahead_us);
 }
 
-/* At `sent_us`, or later, the queue's clock showed this. */
+/* Updates behind_us: at `sent_us` or later the queue's clock showed `queue_us`. */
 static void see_behind(const struct partition *partition, int64_t sent_us, int64_t queue_us)
 {
     const struct script_space *space = partition->requests->options.space;
@@ -143,7 +144,7 @@ static void see_behind(const struct partition *partition, int64_t sent_us, int64
         *behind_us = by_us;
 }
 
-/* A slot that moves has two nodes, of which only one is the partition's. */
+/* Did the partition's node answer? While a slot is being moved, another node may have. */
 static bool is_of_its_node(const struct script_request *call)
 {
     return call->answered_by == script_requests_node(call->calls, call->id.partition);
@@ -167,7 +168,7 @@ void clock_sync_heard(const struct script_request *call, const struct bytes *par
 {
     struct partition *partition = &call->calls->partitions[call->id.partition];
     int64_t queue_us = script_clock(parts, count);
-    /* The answer to one that was sent again may be its first one, kept: then the time is old. */
+    /* A resent call may get its first answer from the ring, with an old time. */
     if (!queue_us || call->resent || call->reads_clock || !is_of_its_node(call))
         return;
     switch (queue_clock_heard(&partition->clock, &call->id, queue_us, call->on_link.sent_us,
@@ -181,8 +182,8 @@ void clock_sync_heard(const struct script_request *call, const struct bytes *par
     }
 }
 
-/* The daemon was taken for dead, and yet a partition's clock is where it believed it: its own has
-   not stood still, so a clock that shows something else has leapt. */
+/* Others considered the daemon dead, but a partition's clock agrees with its estimate: so its own
+ * clock has not stood still, and clocks that disagree have leapt. */
 static void ran_on(struct script_requests *calls)
 {
     calls->ran_on_us = now_of(calls);
@@ -207,19 +208,19 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     uint64_t before = clock->set_count;
     bool known = clock->known, unsure = known && clock->may_have_stood_still;
     int64_t by_us;
-    if (!script_read_clock(parts, count, &reading.told) || !is_of_its_node(call))
+    if (!script_read_clock(parts, count, &reading.clock) || !is_of_its_node(call))
         return;
     reading.read_us = time_now(calls);
     switch (queue_clock_read(clock, &reading, &by_us)) {
     case CLOCK_KEPT:
         settle(partition);
-        see_behind(partition, reading.sent_us, reading.told.queue_us);
+        see_behind(partition, reading.sent_us, reading.clock.queue_us);
         if (unsure && !clock->may_have_stood_still)
             ran_on(calls);
         break;
     case CLOCK_ADOPTED:
         settle(partition);
-        see_behind(partition, reading.sent_us, reading.told.queue_us);
+        see_behind(partition, reading.sent_us, reading.clock.queue_us);
         if (known && is_far(by_us, LEAP_US)) {
             report_leap(calls, call->answered_by, by_us, false);
             calls->options.clock_leapt(calls->options.owner);
@@ -227,9 +228,9 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         break;
     case CLOCK_TO_SET:
         report_leap(calls, call->answered_by, -by_us, true);
-        if (reading.told.set_count > before)
-            before = reading.told.set_count;
-        set_by(partition, by_us, reading.told.set_count, before + 1);
+        if (reading.clock.set_count > before)
+            before = reading.clock.set_count;
+        set_by(partition, by_us, reading.clock.set_count, before + 1);
         if (is_far(by_us, LEAP_US))
             look_at_all(calls, call->answered_by);
     }

@@ -1,6 +1,6 @@
 /*
- * Commands that Redis carries out, but for the reserves that wait (consumers.h): one call for a
- * command on a job, calls to all partitions for one on topics.
+ * Executes commands in Redis, except reserves (consumers.h): one call for a command on a job, calls
+ * to all partitions for one on topics.
  */
 #include <string.h>
 
@@ -11,22 +11,23 @@
 #include "engine/redis/script_parts.h"
 
 /*
- * Statistics that took so many calls are kept, and shown from then on. While they are asked for,
- * they are renewed in the background, a call at a time, with pauses: a hundredth of Redis' time. If
- * they are older than that makes them, since nobody has asked, they are gathered at once.
+ * Statistics that took more than STATS_CALLS extra calls are kept, and used for later answers.
+ * While clients request them, they are renewed in the background, one call at a time, with pauses,
+ * so that they take 1 % of Redis' time. If they are older than such a renewal takes, because no
+ * client requested them, they are gathered at once.
  */
 enum {
-    STATS_CALLS = 40,     /* beside one to each partition: some 50 ms of Redis */
-    STATS_CALL_US = 2000, /* a call takes Redis no longer: what is more was spent on others */
-    STATS_PAUSE = 99,     /* times the call before it */
+    STATS_CALLS = 40,     /* beyond one for each partition: some 50 ms of Redis */
+    STATS_CALL_US = 2000, /* the most that one call takes Redis; the rest was other work */
+    STATS_PAUSE = 99,     /* a pause takes this many times as long as the call before */
     STATS_REST_US = 1000 * 1000,
     STATS_OLD_US = 60 * 1000 * 1000,
 };
 
-/* What works for a ticket. */
+/* What ticket::held points to. */
 struct pending_command {
     struct redis_engine *redis;
-    struct ticket *ticket; /* NULL: nobody asks any more, or nobody did */
+    struct ticket *ticket; /* NULL: there is none, or it was cancelled */
     enum cmd_kind kind;
     bool orphaned; /* it had a ticket, which was cancelled */
 };
@@ -45,7 +46,7 @@ struct gathering {
     struct buf topic;
     uint32_t under_way;
     enum err err;
-    bool unconfigured;  /* REMOVE_TOPIC: the settings' end was asked for */
+    bool unconfigured;  /* REMOVE_TOPIC: script_ask_unconfigure() was sent */
     struct timer pause; /* redis_engine::renewed_stats: until the next call */
     int64_t asked_us;
     uint32_t calls;
@@ -105,7 +106,7 @@ void command_bury_damaged(void *owner, const struct job_view *job)
     (void)command_on_job(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
 }
 
-/* Consumers who wait learn from the answer where a job is, or that it has gone. */
+/* Updates the consumers' cache by an answer that has a job. */
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
     bool one_more = cmd_traits(reply->kind)->changes && !reply->kept && !reply->replaced;
@@ -115,7 +116,7 @@ static void see_job(struct redis_engine *redis, const struct reply *reply, uint3
         consumers_see(&redis->consumers, reply->jobs, partition, one_more);
 }
 
-/* Redis has changed a topic's settings, as the request says: see settings.lua. */
+/* Redis has changed a topic's settings; the request has the new ones: see settings.lua. */
 static void see_settings(struct redis_engine *redis, const struct script_request *call,
                          const struct bytes *parts, uint32_t count)
 {
@@ -130,25 +131,25 @@ static void job_command_answered(struct job_command *command, struct script_requ
 {
     struct redis_engine *redis = command->pending.redis;
     struct script_answer answer = {.err = OK};
-    struct script_parts said = {.partition = call->id.partition,
-                                .at = parts,
-                                .count = count,
-                                .request = buf_bytes(&call->request)};
+    struct script_parts received = {.partition = call->id.partition,
+                                    .at = parts,
+                                    .count = count,
+                                    .request = buf_bytes(&call->request)};
     enum err err =
-        script_read(&redis->space, command->pending.kind, &said, &redis->scratch, &answer);
+        script_read(&redis->space, command->pending.kind, &received, &redis->scratch, &answer);
     if (err) {
         pending_fail(&command->pending, err);
         return;
     }
     if (answer.reply.err == ERR_JOURNAL_BEHIND)
-        redis->journal_behind = true; /* until a heartbeat says otherwise */
+        redis->journal_behind = true; /* until the next heartbeat's answer */
     if (!answer.reply.err && command->pending.kind == CMD_CONFIGURE_TOPIC)
         see_settings(redis, call, parts, count);
     if (!answer.reply.err)
         see_job(redis, &answer.reply, call->id.partition);
     if (command->pending.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
         struct job_view job;
-        if (script_damaged(&redis->space, &said, &job, 1))
+        if (script_damaged(&redis->space, &received, &job, 1))
             command_bury_damaged(redis, &job);
     }
     if (command->pending.kind == CMD_RESERVE_JOB && !command->pending.ticket && !answer.reply.err)
@@ -156,7 +157,7 @@ static void job_command_answered(struct job_command *command, struct script_requ
     pending_answer(&command->pending, &answer.reply);
 }
 
-/* It may have been done, and have taken away the mark by which we would be told of its job. */
+/* The push may have been executed, and used up our mark, without a notice for us. */
 static void see_unsure_push(struct redis_engine *redis, const struct script_request *call)
 {
     consumers_ready(&redis->consumers, script_pushed_topic(buf_bytes(&call->request)),
@@ -185,9 +186,9 @@ static void job_command_late(void *owner)
     pending_fail(&command->pending, ERR_AGAIN);
 }
 
-/* What a restore brings counts as so many jobs that are reserved, so that a call has time for all
- * of them. Buried ones take the script's long way, and so do the first one of a topic, and one that
- * is due sooner than all before: which may be one after the other, each in its turn. */
+/* The cost of a restoring push, in reserved jobs, by which the size of a joined call is limited.
+ * The script's slow path is taken by buried jobs, by the first job of a topic, and by one that is
+ * due before the last one, which may be all if they come in descending order. */
 enum { RESTORED_JOBS = 2, RESTORED_LONG_JOBS = 4, RESTORED_BURIED_JOBS = 6 };
 
 static uint32_t restored_weight(struct redis_engine *redis, const struct cmd_push *push)
@@ -199,7 +200,7 @@ static uint32_t restored_weight(struct redis_engine *redis, const struct cmd_pus
     return push->buried ? RESTORED_BURIED_JOBS : is_long ? RESTORED_LONG_JOBS : RESTORED_JOBS;
 }
 
-/* Many of a kind come in one turn, and to few topics: together they cost Redis much less. */
+/* Lets ends and pushes be joined: many come in one turn, and joined they cost Redis much less. */
 static void join_others(struct redis_engine *redis, struct script_request *call,
                         const struct cmd *cmd)
 {
@@ -241,7 +242,8 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
 
 /* ---- commands on topics ---- */
 
-/* `stats`: statistics show no rates, and their many topics would push out those looked at. */
+/* Adds what Redis does not have. `stats`: no rates, because the answer does not show them, and many
+ * topics would displace the recent ones. */
 static void add_view(struct redis_engine *redis, struct topic_view *view, bool stats)
 {
     static const struct lateness none;
@@ -267,7 +269,7 @@ static void add_topic(struct engine_stats *stats, const struct topic_view *topic
     stats->kicked += topic->kicked;
 }
 
-/* What Redis could not be asked for stays as it was known last. */
+/* Adds up the topics. If the command failed, the last statistics are shown. */
 static void add_stats(const struct gathering *gathering, struct reply *reply)
 {
     struct redis_engine *redis = gathering->pending.redis;
@@ -284,7 +286,7 @@ static void add_stats(const struct gathering *gathering, struct reply *reply)
     reply->stats = stats;
 }
 
-/* A topic that only we know of: somebody waits for its first job. */
+/* Shows a topic that is not in Redis, but has waiting consumers here. */
 static void view_waiters(const struct gathering *gathering, struct topic_view *view,
                          struct reply *reply)
 {
@@ -397,7 +399,7 @@ static bool gathers_stats(const struct gathering *gathering)
     return gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
 }
 
-/* Answered: it goes, or its statistics are kept, if they took many calls. */
+/* Frees the command after its answer, or keeps it if its statistics took many calls. */
 static void gathering_end(struct gathering *gathering)
 {
     struct redis_engine *redis = gathering->pending.redis;
@@ -444,7 +446,7 @@ static void renew_stats(struct redis_engine *redis, const struct cmd *cmd)
     (void)gathering_step(redis->renewed_stats);
 }
 
-/* False: there are none, or they are too old, or lack what is asked for. */
+/* False: there are no kept statistics, or they are too old, or lack `due_within`. */
 static bool answer_from_kept(struct redis_engine *redis, const struct cmd *cmd,
                              struct ticket *ticket)
 {
@@ -465,20 +467,20 @@ static void unconfigured(void *owner, struct script_request *call, enum err err,
                          const struct bytes *parts, uint32_t count)
 {
     struct gathering *gathering = owner;
-    struct script_parts said = {.at = parts, .count = count};
+    struct script_parts received = {.at = parts, .count = count};
     struct script_answer answer = {.err = OK};
     gathering->under_way--;
     if (!err)
-        err = script_read_answer(&gathering->pending.redis->space, &said, &answer);
+        err = script_read_answer(&gathering->pending.redis->space, &received, &answer);
     if (!err && !answer.err)
         see_settings(gathering->pending.redis, call, parts, count);
     gathering->err = err ? err : answer.err;
     (void)gathering_step(gathering);
 }
 
-/* All partitions have ended the topic's pause: its settings go, and if it holds nothing it is
- * forgotten where they are, which keeps it for them. If that is not answered, the client asks
- * again. */
+/* REMOVE_TOPIC, after all partitions have ended the topic's pause: deletes its settings in
+ * partition 0, and the topic there, if it is empty. If that fails, the client repeats the command.
+ * False: nothing was sent. */
 static bool unconfigure(struct gathering *gathering)
 {
     struct redis_engine *redis = gathering->pending.redis;
@@ -497,8 +499,9 @@ static bool unconfigure(struct gathering *gathering)
     return true;
 }
 
-/* Nobody is there any more to be shown it; or to whom it matters how many more jobs are kicked or
- * deleted. Other changes are not left undone in some partitions. */
+/* Should the command end because its ticket was cancelled? Yes if it changes nothing, and
+ * KICK_TOPIC and CLEAR_TOPIC, which may end anywhere. Other changes are completed in all
+ * partitions. */
 static bool is_cancelled(const struct gathering *gathering)
 {
     const struct pending_command *pending = &gathering->pending;

@@ -11,10 +11,10 @@
 
 enum {
     HIT_STREAK_MIN = 3,
-    VERIFY_GROUPS = 250, /* in one turn: some 50 us, or 1 ms if all of them look */
+    VERIFY_GROUPS = 250, /* checked in one turn: some 50 us, or 1 ms if all of them call Redis */
     VERIFY_PAUSE_US = 1000,
-    GONE_PART = 8, /* of a reservation: so much may be over when the one who gets it asks, */
-    HELD_PART = 4, /* and so much before who has it is answered without waiting for more */
+    GONE_PART = 8, /* 1/8 of a job's ttr may be over when the consumer that gets it reserves */
+    HELD_PART = 4, /* after 1/4 of a job's ttr its consumer is answered, without waiting for more */
 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
@@ -55,7 +55,8 @@ static bool wait_group_is_for(const struct wait_group *group, const struct cmd_r
     return true;
 }
 
-/* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
+/* The group with these topics and options, or NULL. Searches the groups of the first topic, which
+   are few, unless clients use many combinations. */
 static struct wait_group *find_group(struct consumers *consumers, const struct cmd_reserve *reserve)
 {
     struct topic *first = topic_cache_find(&consumers->topic_cache, reserve->topics[0]);
@@ -69,7 +70,7 @@ static struct wait_group *find_group(struct consumers *consumers, const struct c
     return NULL;
 }
 
-/* The looks that are under way are waited for no longer. */
+/* Reserving no longer waits for the probes under way. */
 static void end_probe(struct timer *timer)
 {
     wait_group_touch(LIST_ENTRY(timer, struct wait_group, probe));
@@ -134,7 +135,8 @@ static void free_if_over(struct wait_group *group)
 
 /* ---- waiters ---- */
 
-/* Somebody waits from now on: where our mark says that nobody does, it is left once more. */
+/* The first consumer waits from now on: marks of SCRIPT_MARK_HINT are replaced by the next
+   calls. */
 static void mark_again(struct topic *topic, uint32_t partitions)
 {
     for (uint32_t i = 0; i < partitions; i++) {
@@ -173,7 +175,7 @@ static void waiter_free(struct waiter *waiter)
 static void waiter_answer(struct waiter *waiter, const struct reply *reply)
 {
     struct ticket *ticket = waiter->ticket;
-    struct arena arena = waiter->arena; /* what it has got is good until the answer is taken */
+    struct arena arena = waiter->arena; /* the reply's jobs are in it */
     waiter->arena = (struct arena){0};
     waiter_free(waiter);
     ticket->parked = 0;
@@ -216,7 +218,7 @@ static int compare_reservations(const void *a_at, const void *b_at)
     return order ? order : (a->until_us < b->until_us) - (a->until_us > b->until_us);
 }
 
-/* Of a job that was reserved again here, only the newest reservation. */
+/* Keeps only the newest reservation of each job. Returns how many are left. */
 static uint32_t take_out_older(struct job_view *jobs, uint32_t count)
 {
     uint32_t left = 0;
@@ -228,9 +230,9 @@ static uint32_t take_out_older(struct job_view *jobs, uint32_t count)
     return left;
 }
 
-/* Takes out what has waited here for the other jobs until its reservation was over: it is ready or
- * another's by now, or among these once more. Returns how many are left: if all are over, all of
- * them, each once. */
+/* Removes jobs whose reservation has expired while the waiter waited for more: they may be reserved
+ * by others now, or again here. Returns how many are left; if all have expired, all are kept, each
+ * once. */
 static uint32_t take_out_over(const struct waiter *waiter)
 {
     int64_t now_us = consumers_now_us(waiter->group->consumers);
@@ -247,7 +249,7 @@ static uint32_t take_out_over(const struct waiter *waiter)
 void waiter_end(struct waiter *waiter, enum err err)
 {
     uint32_t count = take_out_over(waiter);
-    if (count > 1) /* of several partitions, each in order */
+    if (count > 1) /* they may come from several partitions */
         qsort_r(waiter->jobs, count, sizeof(*waiter->jobs), compare_jobs, waiter->group);
     struct reply reply = {
         .err = count ? OK : err,
@@ -258,7 +260,7 @@ void waiter_end(struct waiter *waiter, enum err err)
     waiter_answer(waiter, &reply);
 }
 
-/* What it has got must not wait for other jobs until most of its reservation is over. */
+/* The waiter is answered before most of this job's ttr is over, without waiting for more jobs. */
 static void answer_before_over(struct waiter *waiter, const struct job_view *job)
 {
     int64_t ttr_us = waiter->group->ttr_us ? waiter->group->ttr_us : job->ttr_us;
@@ -297,8 +299,8 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
 }
 
 /*
- * What is under way to a partition, perhaps from this very client, may make jobs ready there: who
- * does not wait asks behind it, and is not answered from what is known.
+ * Calls under way to a partition, perhaps of the same client, may make jobs ready there. So a
+ * reserve that does not wait calls such partitions instead of relying on the cache.
  */
 static void ask_behind(const struct wait_group *group)
 {
@@ -320,7 +322,7 @@ static void time_is_up(struct timer *timer)
     waiter_end(waiter, waiter->parked ? wait_group_nothing(waiter->group) : ERR_AGAIN);
 }
 
-/* Somebody waits: so what may be wrong is looked at twice before it is believed for too long. */
+/* While consumers wait, entries of the cache that may be wrong are checked twice in believe_us. */
 static void plan_verify(struct consumers *consumers)
 {
     int64_t now_us = consumers_now_us(consumers), half_us = consumers->options.believe_us / 2;
@@ -402,7 +404,7 @@ static bool has_enough(const struct waiter *waiter)
     return waiter->job_count == waiter->max || waiter->got_bytes >= RESERVE_BODY_BYTES;
 }
 
-/* A client may count the ttr from when it asked: too much of it was over by then. */
+/* Was too much of the job's ttr over when the waiter reserved? A client may count from then. */
 static bool is_stale_for(const struct waiter *waiter, const struct job_view *job)
 {
     int64_t ttr_us = waiter->group->ttr_us ? waiter->group->ttr_us : job->ttr_us;
@@ -410,9 +412,9 @@ static bool is_stale_for(const struct waiter *waiter, const struct job_view *job
     return gone_us > ttr_us / GONE_PART + QUEUE_CLOCK_CLOSE_US;
 }
 
-/* The jobs were asked for before the first who waits has come, for one that has gone or got others.
- * From the first one on that is stale they go back, and it asks again behind that: those behind it
- * must not come before it. Returns how many are left. */
+/* The jobs were requested before the first waiter came, for another waiter. Gives back the first
+ * stale one and all behind it, because they must not be delivered before it; the partition is
+ * called again. Returns how many are left. */
 static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                                 uint32_t count)
 {
@@ -432,7 +434,7 @@ static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, st
     return left;
 }
 
-/* How large the group's jobs are, lately. */
+/* Updates the mean size of the group's recent jobs. */
 static void note_sizes(struct wait_group *group, const struct job_view *jobs, uint32_t count)
 {
     if (count == 0)
@@ -477,7 +479,7 @@ static bool group_looks(const struct topic *topic)
     return false;
 }
 
-/* A reserve for it is under way there. */
+/* Is a reserve from this topic under way to the partition? */
 static bool is_asked(const struct topic *topic, uint32_t partition)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
@@ -488,10 +490,9 @@ static bool is_asked(const struct topic *topic, uint32_t partition)
     return false;
 }
 
-/* We alone were notified of a ready job, and have not asked for it: nobody needs it here. But a
- * reserve that is under way may have come before it, and find that there is none: the job is needed
- * then.
- */
+/* Only we were notified of ready jobs, and no consumer here needs them: notifies another daemon.
+ * Not while a reserve is under way: it may find no job because it came before, and then we need
+ * it. */
 static void pass_on_topic(struct consumers *consumers, struct topic *topic)
 {
     bool later = false;
@@ -509,7 +510,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
         list_remove(&topic->notified_alone);
 }
 
-/* Those that are still being looked for wait until that is answered. */
+/* Topics of groups with probes under way wait until these are answered. */
 static void pass_on(struct consumers *consumers)
 {
     struct list *next;
@@ -524,7 +525,7 @@ static void pass_on(struct consumers *consumers)
 
 void consumers_match(struct consumers *consumers)
 {
-    struct list now; /* a group may become dirty again meanwhile: it is looked at next turn */
+    struct list now; /* a group that becomes dirty again meanwhile is handled in the next turn */
     list_init(&now);
     while (!list_empty(&consumers->dirty)) {
         struct list *node = consumers->dirty.next;
@@ -546,7 +547,7 @@ bool consumers_wait_for_match(const struct consumers *consumers)
     return !list_empty(&consumers->dirty);
 }
 
-/* ---- what is learned of ready jobs ---- */
+/* ---- updating the cache of ready jobs ---- */
 
 static void wake_groups(struct topic *topic)
 {
@@ -554,8 +555,8 @@ static void wake_groups(struct topic *topic)
         wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
 }
 
-/* We alone were notified of a ready job there: by the end of the next match it is asked for, or
- * another daemon is notified. */
+/* Only we were notified of a ready job: by the end of the next match it is requested, or another
+ * daemon is notified. */
 static void needs_or_passes_on(struct consumers *consumers, struct topic *topic, uint32_t partition)
 {
     if (list_empty(&topic->groups)) {
@@ -587,9 +588,9 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
 }
 
 /*
- * What is due is mostly for consumers who wait. If it was for those of one group several times in a
- * row, they ask right behind the promote: then a job is on its way after one round trip, not two.
- * That it is not the only group of the topic, or another got the jobs, ends its streak.
+ * Due jobs are mostly for waiting consumers. If they were for the same group several times in a
+ * row, its reserve is sent right behind the promote, which saves a round trip. The streak ends when
+ * another group gets the jobs.
  */
 void consumers_promoting(struct consumers *consumers, uint32_t partition)
 {
@@ -605,7 +606,7 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
         return;
     }
     topic_promoted(topic, partition);
-    /* What is under way was sent behind the promote, and takes what that has made ready. */
+    /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. */
     if (!is_asked(topic, partition))
         needs_or_passes_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
@@ -693,8 +694,8 @@ static void time_to_forget(struct timer *timer)
     each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time, NULL);
 }
 
-/* A slice of the groups, the others a moment later: there may be very many. Those that come
- * meanwhile are looked at with the next round. */
+/* Checks some of the groups, and the others a little later, because there may be very many. New
+ * ones are checked in the next round. */
 static void verify(struct timer *timer)
 {
     struct consumers *consumers = LIST_ENTRY(timer, struct consumers, verify);

@@ -1,11 +1,11 @@
-/* What the engine tells of itself: why it does not serve, its metrics, and what /v1/stats shows. */
+/* Describes the engine: why it cannot serve, its metrics, and facts for /v1/stats. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/rfc3339.h"
 #include "engine/redis/engine_parts.h"
 
-/* ---- why not ---- */
+/* ---- the reason ---- */
 
 static unsigned unreached(const struct redis_engine *redis)
 {
@@ -15,8 +15,9 @@ static unsigned unreached(const struct redis_engine *redis)
     return count;
 }
 
-/* Clients see it. What we, the system or TLS say has no names; what Redis says may have some: of it
- * only the first word, the kind of the error, is shown. */
+/* How much of an error text may be shown to clients. Our own texts, and those of the system and
+ * of TLS, have no names. Redis' may have some: only the first word, the kind of the error, is
+ * shown. */
 static int public_len(const char *error)
 {
     size_t word = strspn(error, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
@@ -45,7 +46,7 @@ static void add_reason(const struct redis_engine *redis, struct buf *out)
 {
     const struct node *node = topology_bad_node(&redis->topology);
     unsigned count = unreached(redis);
-    bool speaks = node && (!node->ready || node->said_stalled);
+    bool speaks = node && (!node->ready || node->stalled_logged);
     if (speaks)
         add_bad_node(out, node);
     else if (count && redis->topology.node_count == 0)
@@ -103,7 +104,7 @@ void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason)
 
 /* ---- metrics ---- */
 
-/* For how long all servers that we need have been taking commands; 0: one does not. */
+/* How long all needed servers have been taking commands; 0: one does not. */
 static int64_t connected_us(const struct redis_engine *redis)
 {
     const struct topology *topology = &redis->topology;

@@ -1,6 +1,5 @@
 /*
- * Owns all of the engine's parts: tells each what the others learn, and calls them in the order of
- * a turn.
+ * Owns the engine's parts, passes events between them, and calls them in the order of a turn.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,13 +15,13 @@
 #include "port/stream.h"
 
 enum {
-    OPEN_US = 5 * 1000 * 1000,         /* how long a start waits for Redis */
-    OPEN_SAY_US = 1000 * 1000,         /* how long it waits in silence */
-    STANDBY_SAY_US = 60 * 1000 * 1000, /* a standby has no limit: it says so again after this */
-    ALIVE_US = 5 * 1000 * 1000,        /* a daemon that is silent for so long is dead */
-    BELIEVE_US = 1000 * 1000,          /* what is believed without a look, where it may be wrong */
-    SPREAD_US = 250 * 1000,            /* a topic's jobs go to another partition after it */
-    COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
+    OPEN_US = 5 * 1000 * 1000,         /* the time limit of a start */
+    OPEN_LOG_US = 1000 * 1000,         /* when a start logs that it waits */
+    STANDBY_LOG_US = 60 * 1000 * 1000, /* the same for a standby, which has no limit; repeated */
+    ALIVE_US = 5 * 1000 * 1000,        /* a daemon without a heartbeat for this long is dead */
+    BELIEVE_US = 1000 * 1000,          /* see consumers_options::believe_us */
+    SPREAD_US = 250 * 1000,            /* a topic's jobs go to one partition for this long */
+    COMMAND_NS = 3000,                 /* work for a command in this process */
 };
 
 static struct redis_engine *of_engine(struct engine *engine)
@@ -35,7 +34,7 @@ static int64_t now_of(const struct redis_engine *redis)
     return redis->options.loop->now_us;
 }
 
-/* ---- servers come and go ---- */
+/* ---- callbacks of the parts ---- */
 
 static void server_is_fit(void *owner)
 {
@@ -56,7 +55,7 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
     script_requests_node_ready(&redis->calls, node);
     partition_init_moved(&redis->partition_init);
     subscription_look(&redis->subscription);
-    /* It was a replica, perhaps, which our last marks did not reach. */
+    /* It may have been a replica, without our last marks. */
     consumers_forget(&redis->consumers);
 }
 
@@ -107,7 +106,7 @@ static void key_lost(void *owner, uint32_t partition, bool is_set)
         partition_init_missing(partition);
 }
 
-/* A heartbeat tells that of partition 0's server; a cluster's others are asked. */
+/* Notes the policy of partition 0's server, from a heartbeat, and reads those of the others. */
 static void look_at_policies(struct redis_engine *redis, struct bytes policy)
 {
     struct node *nodes[REDIS_NODES_MAX];
@@ -130,13 +129,13 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
         preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
-static void heartbeat_answered(void *owner, const struct heartbeat_answer *told)
+static void heartbeat_answered(void *owner, const struct heartbeat_answer *answer)
 {
     struct redis_engine *redis = owner;
-    redis->journal_behind = told->journal_behind;
-    settings_sync_heartbeat(&redis->settings, told->settings_changes);
-    if (told->policy)
-        look_at_policies(redis, *told->policy);
+    redis->journal_behind = answer->journal_behind;
+    settings_sync_heartbeat(&redis->settings, answer->settings_changes);
+    if (answer->policy)
+        look_at_policies(redis, *answer->policy);
     promoter_check(&redis->promoter);
 }
 
@@ -148,7 +147,7 @@ static bool reaches_all(const struct redis_engine *redis)
     return all;
 }
 
-/* Its notices speak of what it knew last, which may be less than what we did. */
+/* The server may lack the last changes, so our plans for the partition may be wrong. */
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
@@ -178,7 +177,7 @@ static void promote_sent(void *owner, uint32_t partition)
     consumers_promoting(&((struct redis_engine *)owner)->consumers, partition);
 }
 
-static void promote_told(void *owner, struct bytes topic, uint32_t partition)
+static void jobs_promoted(void *owner, struct bytes topic, uint32_t partition)
 {
     consumers_promoted(&((struct redis_engine *)owner)->consumers, topic, partition);
 }
@@ -192,11 +191,11 @@ static void given_back(void *owner, const struct job_view *job, uint32_t partiti
 
 /* ---- the engine port ---- */
 
-/* What Redis answers to our heartbeats, once a second: they are changes like others. */
+/* Did the last heartbeats succeed? They are changes, once a second. */
 static bool takes_changes(const struct redis_engine *redis)
 {
     const struct node *node = script_requests_node(&redis->calls, 0);
-    return node && !node->said_stalled && !script_requests_lacks_replicas(&redis->calls, 0);
+    return node && !node->stalled_logged && !script_requests_lacks_replicas(&redis->calls, 0);
 }
 
 static void engine_use_budget(struct engine *engine, struct budget *budget)
@@ -204,16 +203,16 @@ static void engine_use_budget(struct engine *engine, struct budget *budget)
     of_engine(engine)->budget = budget;
 }
 
-/* What Redis answers, and what is due, comes later in the turn, from the loop. */
+/* Replies and timers are handled later in the turn, by the loop. */
 static void engine_begin(struct engine *engine)
 {
     (void)engine;
 }
 
 /*
- * Where order matters little, the jobs of a topic are spread, by time: all that come in a turn go
- * to one partition, together. Each daemon takes turns of its own. A target in the settings may want
- * the jobs of a key one after the other; and what a restore brings back is looked for in one place.
+ * Are jobs of the topic spread over partitions, by time and daemon? Not with settings, because a
+ * target may need the order of the jobs of a key; nor restored ones, which are looked up in one
+ * partition.
  */
 static bool spreads(const struct redis_engine *redis, const struct cmd_push *push)
 {
@@ -225,7 +224,7 @@ static bool spreads(const struct redis_engine *redis, const struct cmd_push *pus
             !settings_sync_has(&redis->settings, push->topic));
 }
 
-/* From `first` on, the first partition that can be reached now: the others' turns are as good. */
+/* The first partition from `first` on that is open; `first` if none is. */
 static uint32_t open_partition(const struct redis_engine *redis, uint32_t first)
 {
     for (uint32_t i = 0; i < redis->space.partitions; i++) {
@@ -236,7 +235,7 @@ static uint32_t open_partition(const struct redis_engine *redis, uint32_t first)
     return first;
 }
 
-/* Of a job whose number we make: the partition of its topic, unless they are spread. */
+/* The partition for a job without a client's id. */
 static uint32_t partition_for(const struct redis_engine *redis, const struct cmd_push *push)
 {
     uint64_t hash = hash_of(push->topic.at, push->topic.len);
@@ -246,7 +245,7 @@ static uint32_t partition_for(const struct redis_engine *redis, const struct cmd
     return open_partition(redis, (uint32_t)(hash_of(turn, sizeof(turn)) % redis->space.partitions));
 }
 
-/* Nobody is there any more who would hear that it failed. */
+/* A release without a client: it must not fail, and is repeated until it succeeds. */
 static bool must_return(const struct cmd *cmd)
 {
     return cmd->kind == CMD_RELEASE && cmd->job.why != RELEASE_ASKED && cmd->job.lease;
@@ -310,7 +309,7 @@ static void engine_match(struct engine *engine)
         consumers_match(&redis->consumers);
 }
 
-/* All that has a time of its own is a timer of the loop. */
+/* Returns no other times, because the engine's timers are the loop's. */
 static int64_t engine_end(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
@@ -390,8 +389,8 @@ static void journal_given_up(void *owner, uint32_t partition)
     partition_init_again(&((struct redis_engine *)owner)->partition_init, partition);
 }
 
-/* Others may have given back what our connections held, and dropped the answers kept for us: we
- * leave word in every partition again. */
+/* Other daemons may have given back jobs that our connections held, and deleted answers kept for
+ * us: registers in every partition again. */
 static void we_were_silent(void *owner, int64_t silent_us)
 {
     struct redis_engine *redis = owner;
@@ -408,14 +407,15 @@ static void members_changed(void *owner)
     subscription_look(&redis->subscription);
 }
 
-/* The answers kept for us go with us: a request may be sent again until it is old. */
+/* How long a silent daemon counts as alive: longer than a request can be sent again, because the
+ * answers kept for a dead one are deleted. */
 static int64_t alive_us(const struct redis_options *options)
 {
     int64_t least_us = options->timeout_us + 2 * MEMBERS_HEARTBEAT_US;
     return least_us > ALIVE_US ? least_us : ALIVE_US;
 }
 
-/* What reaches servers and asks them. */
+/* Initialises the parts that connect to servers and send requests. */
 static void make_client(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
@@ -448,7 +448,7 @@ static void make_client(struct redis_engine *redis)
                                             .owner = redis});
 }
 
-/* Who owns which partition, and what is due there. */
+/* Initialises the parts that own partitions, promote jobs and follow changes. */
 static void make_owners(struct redis_engine *redis)
 {
     partition_init_init(&redis->partition_init,
@@ -477,7 +477,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .heard = redis->consumers.heard,
                                                                .believe_us = BELIEVE_US,
                                                                .promoting = promote_sent,
-                                                               .promoted = promote_told,
+                                                               .promoted = jobs_promoted,
                                                                .lost = key_lost,
                                                                .missed = partition_forgot_us,
                                                                .owner = redis});
@@ -537,7 +537,7 @@ static bool serves(const struct redis_engine *redis)
            subscription_is_complete(&redis->subscription);
 }
 
-/* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
+/* Describes what a start waits for: temporary faults only, since a permanent one ends it. */
 static void why_not(const struct redis_engine *redis, struct redis_error *out_error)
 {
     char room[REDIS_HOST_MAX + 8];
@@ -545,11 +545,11 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     if (!link)
         link = subscription_error(&redis->subscription);
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    char said[REDIS_TROUBLE_MAX];
+    char cause[REDIS_TROUBLE_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
-    failure_write(link->error[0] ? link->error : silent, said, sizeof(said));
+    failure_write(link->error[0] ? link->error : silent, cause, sizeof(cause));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
-                   said);
+                   cause);
 }
 
 static void report_waiting(struct timer *timer)
@@ -570,7 +570,7 @@ static void report_waiting(struct timer *timer)
                 LOG_WARN, "standby_waiting", "for=\"%.300s\" hint=\"%s\"", error.text,
                 "this laterd waits to lead, and could not serve now: look at redis.url, and at "
                 "that Redis");
-        loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_SAY_US);
+        loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_LOG_US);
         return;
     }
     log_event(LOG_WARN, "redis_waiting", "at_most_s=%d for=\"%.300s\"", OPEN_US / 1000000,
@@ -598,7 +598,7 @@ enum err redis_engine_started(struct redis_engine *redis, struct redis_error *ou
     return ERR_IO;
 }
 
-/* Of limits.jobs, for each partition: all together are above it by less than one each. */
+/* The share of limits.jobs for each partition, rounded up. */
 static uint64_t share_of(uint64_t limit, uint32_t partitions)
 {
     return limit / partitions + (limit % partitions != 0);
@@ -627,7 +627,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     }
     redis->space.db = options->url.db;
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
-    redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
+    redis->space.topics_max = options->topics_max; /* a topic may be in each partition */
     redis->space.journal_bytes = options->journal_bytes;
     redis->space.journal_lag_us = options->journal_lag_us;
     redis->space.journal_detaches = options->journal_detaches;
@@ -636,7 +636,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->standby = redis->space.leaves_older = options->standby;
     if (!redis->standby)
         loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
-    loop_arm(options->loop, &redis->report, now_us + OPEN_SAY_US);
+    loop_arm(options->loop, &redis->report, now_us + OPEN_LOG_US);
     *out_redis = redis;
     return OK;
 }
@@ -652,10 +652,10 @@ void redis_engine_serve(struct redis_engine *redis)
         redis_journal_start(&redis->journal);
     }
     loop_arm(redis->options.loop, &redis->give_up, now_us + OPEN_US);
-    loop_arm(redis->options.loop, &redis->report, now_us + OPEN_SAY_US);
+    loop_arm(redis->options.loop, &redis->report, now_us + OPEN_LOG_US);
 }
 
-/* What its connections hold goes back now, and others take over its partitions. */
+/* Gives back jobs that our connections hold, and has others take over our partitions. */
 static void announce_leaving(struct redis_engine *redis)
 {
     redis_requeue_leave(&redis->requeue);
@@ -675,8 +675,8 @@ static void leave_until(struct redis_engine *redis, int64_t span_us)
     loop_arm(redis->options.loop, &redis->give_up, now_of(redis) + span_us);
 }
 
-/* A reserve that is under way may bring jobs, which go back: else nobody has them until their ttr
- * ends. */
+/* First waits for reserves under way: the jobs that they return must be given back, or they would
+ * be reserved until their ttr ends. */
 void redis_engine_leave(struct redis_engine *redis)
 {
     redis->leaving = true;
@@ -702,7 +702,7 @@ void redis_engine_free(struct redis_engine *redis)
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
     script_requests_fini(&redis->calls);
-    redis_journal_fini(&redis->journal); /* its reads were told just now that nothing comes */
+    redis_journal_fini(&redis->journal); /* script_requests_fini() has ended its reads */
     consumers_fini(&redis->consumers);
     redis_requeue_fini(&redis->requeue);
     settings_sync_fini(&redis->settings);
@@ -721,7 +721,7 @@ void redis_engine_free(struct redis_engine *redis)
 
 /* ---- waiting ---- */
 
-/* A turn without a server. */
+/* Runs a turn of the loop and of the engine. */
 static void turn_alone(struct redis_engine *redis)
 {
     loop_turn(redis->options.loop, engine_end(&redis->engine));
@@ -750,11 +750,13 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     if (err)
         return err;
     err = wait_until_started(redis, out_error);
-    if (err)
-        redis_engine_close(redis);
-    else
-        *out_redis = redis;
-    return err;
+    if (err) {
+        redis_engine_stop(redis);
+        redis_engine_free(redis);
+        return err;
+    }
+    *out_redis = redis;
+    return OK;
 }
 
 void redis_engine_stop(struct redis_engine *redis)
@@ -764,12 +766,6 @@ void redis_engine_stop(struct redis_engine *redis)
     redis_engine_leave(redis);
     while (!redis_engine_left(redis))
         turn_alone(redis);
-}
-
-void redis_engine_close(struct redis_engine *redis)
-{
-    redis_engine_stop(redis);
-    redis_engine_free(redis);
 }
 
 struct engine *redis_engine_port(struct redis_engine *redis)

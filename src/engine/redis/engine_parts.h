@@ -1,9 +1,9 @@
 /*
- * What the files of the engine share, and nobody else: engine.c owns its parts and serves the port,
- * command.c has the commands that are under way.
+ * Internal declarations of the engine: engine.c owns the parts and implements the port, command.c
+ * has the commands that are under way.
  *
- * A ticket under way names in `held` what works for it: a waiter (then `parked` is set), else an
- * pending command of command.c, which goes on without the ticket (command_orphan).
+ * ticket::held of a pending ticket is a struct waiter (then `parked` is set), or a pending command
+ * of command.c, which continues if the ticket is cancelled (command_orphan).
  */
 #ifndef LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 #define LATERD_ENGINE_REDIS_ENGINE_PARTS_H
@@ -36,49 +36,50 @@ struct redis_engine {
     struct preflight preflight;
     struct rates rates;
     struct redis_journal_feed journal;
-    bool journal_behind;     /* as the last heartbeat's answer says: pushes are refused somewhere */
-    uint64_t restored_topic; /* of the last push that a restore has made, the hash, */
-    int64_t restored_due_us; /* and its due time */
-    struct fanout_counts kicked;  /* what the last kick of few jobs has left */
+    bool journal_behind;          /* the last heartbeat's answer: some partition refuses pushes */
+    uint64_t restored_topic;      /* hash of the topic of the last restoring push, … */
+    int64_t restored_due_us;      /* … and its due time */
+    struct fanout_counts kicked;  /* jobs left by the last kick of few jobs */
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;
     struct redis_error reason; /* see redis_reason_of_turn */
     bool has_reason;
     int64_t reason_us;         /* the turn's time */
-    int64_t stats_us;          /* when `stats` was true; 0: never */
-    struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
+    int64_t stats_us;          /* the time of `stats`; 0: never */
+    struct engine_stats stats; /* of the last answer to a CMD_TOPICS with statistics */
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
-    struct timer give_up;  /* starting, leaving: not beyond this */
-    struct timer report;   /* starting: to say that it takes long */
-    bool late;             /* it has been given up */
+    struct timer give_up;  /* time limit of starting, and of leaving */
+    struct timer report;   /* starting: when to log that it takes long */
+    bool late;             /* `give_up` has expired */
     bool standby;          /* see redis_engine_serve() */
-    uint64_t serves_after; /* members::heartbeats, above which all is known that was before it */
+    uint64_t serves_after; /* above this count of members::heartbeats, all changes are known that
+                              were made before serving */
     bool draining, leaving;
-    bool told; /* leaving: Redis was told so */
+    bool told; /* leaving: the request that tells it to Redis was sent */
 };
 
-/* A command on one job; on topics. See engine_verbs::submit. */
+/* Submits a command on one job, or on topics. See engine_verbs::submit. */
 enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
                               struct ticket *ticket);
 enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
                                  struct ticket *ticket);
-/* Why Redis does not serve us now, a clause without addresses, names and passwords; false: it does.
-   Looks at each partition. */
+/* Why Redis cannot be used now: a clause without addresses, names and passwords. False: it can.
+   O(partitions). */
 bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reason);
-/* The same as it was at its first call in this turn; NULL: it serves us. Until the turn's end. */
+/* The same, computed once a turn; NULL: it can be used. Valid until the turn's end. */
 const char *redis_reason_of_turn(struct redis_engine *redis);
-/* What of the command Redis could not hold: ERR_UNSUPPORTED of script_route(). */
+/* Which part of the command cannot be kept in Redis, after ERR_UNSUPPORTED of script_route(). */
 void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason);
 /* engine_verbs::describe. */
 void redis_describe(const struct redis_engine *redis, struct metric_sink *sink);
-/* The engine ends. */
+/* At the engine's end: frees kept statistics. */
 void command_forget_stats(struct redis_engine *redis);
-/* Nobody waits for the answer any more. */
+/* The ticket was cancelled: the command continues without it. */
 void command_orphan(void *held);
 
-/* The job was reserved for somebody who has gone; its body is damaged. `owner`: the engine. */
+/* Give back a job whose consumer has gone; bury one whose body is damaged. `owner`: the engine. */
 void command_give_back(void *owner, const struct job_view *job);
 void command_bury_damaged(void *owner, const struct job_view *job);
 

@@ -15,7 +15,7 @@ enum {
     TAKEN_REST_US = 20 * 1000, /* see without_rested() */
 };
 
-/* ---- what is known ---- */
+/* ---- cache entries ---- */
 
 struct candidate wait_group_look_up(const struct wait_group *group, uint32_t from, uint32_t to,
                                     uint32_t partition)
@@ -150,7 +150,7 @@ static void bury_damaged(struct consumers *consumers, const struct script_parts 
         consumers->options.damaged(consumers->options.owner, &jobs[i]);
 }
 
-/* Asks again at that time for the topics that are EMPTY now: a pause ends then, for instance. */
+/* Makes the topics' EMPTY entries UNKNOWN at this time, for instance because a pause ends. */
 static void again_at(const struct ask *ask, int64_t again_us)
 {
     struct consumers *consumers = ask->group->consumers;
@@ -207,8 +207,8 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
-/* What was asked for by it may be asked of others, and who has got some jobs does not wait for it.
- */
+/* No longer counts on the call's jobs: they may be requested from other partitions, and a waiter
+ * that has got some jobs does not wait for it. */
 static void leave_out(struct ask *ask)
 {
     list_remove(&ask->place);
@@ -390,7 +390,7 @@ static void passed_on(void *owner, struct script_request *call, enum err err,
                       const struct bytes *parts, uint32_t count)
 {
     (void)owner, (void)call, (void)err, (void)parts,
-        (void)count; /* if the notice is lost, waiters look again themselves */
+        (void)count; /* if the notice is lost, waiters read again by themselves */
 }
 
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -430,7 +430,7 @@ static int compare_candidates(const void *a_at, const void *b_at)
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
-/* Of those with jobs close to the best one, that with the most such jobs stands first. */
+/* Of candidates with jobs close to the best one, the one with the most such jobs comes first. */
 static int compare_by_close(const void *a_at, const void *b_at)
 {
     const struct candidate *a = a_at, *b = b_at;
@@ -439,7 +439,7 @@ static int compare_by_close(const void *a_at, const void *b_at)
     return compare_candidates(a_at, b_at);
 }
 
-/* True: several consumers wait, and want several jobs: who of them gets which is not promised. */
+/* True: several consumers wait for several jobs. Which of them gets which job is not guaranteed. */
 static bool is_shared(const struct wait_group *group)
 {
     return group->waiters.next != group->waiters.prev && wait_group_open_wants(group) > 1 &&
@@ -475,7 +475,7 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* There are masters of a cluster: what one does not give others may have. */
+/* True for a cluster: if one server is silent, others may have jobs. */
 static bool has_several_servers(const struct wait_group *group)
 {
     return group->consumers->options.calls->options.topology->node_count > 1;
@@ -548,8 +548,8 @@ static bool ask_in_order(struct wait_group *group)
     return false;
 }
 
-/* Asks the partitions of which nothing is known. False: looks at them are under way, and may find
- * better jobs than the known ones. */
+/* Calls the partitions that are UNKNOWN. False: probes are under way, and may find better jobs than
+ * the known ones. */
 static bool ask_unsure(struct wait_group *group)
 {
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
@@ -674,8 +674,8 @@ enum err wait_group_nothing(struct wait_group *group)
 }
 
 /*
- * No call is waited for, and no partition is known to have jobs: answers the waiters that are not
- * parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
+ * When no call is waited for, and no partition is known to have jobs: answers the waiters that are
+ * not parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
  * very many others, so the list is not searched then.
  */
 static void settle(struct wait_group *group)
@@ -690,8 +690,8 @@ static void settle(struct wait_group *group)
     }
 }
 
-/* The same, but of calls that are left out: whoever has got some jobs, which only the first waiter
- * can, has them now. */
+/* The same while calls are left out: answers the first waiter, the only one that can have some
+   jobs. */
 static void settle_first(struct wait_group *group)
 {
     if (list_empty(&group->waiters))

@@ -254,10 +254,10 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
 {
     struct redis_journal_feed *feed = owner;
     struct script_answer answer;
-    struct script_parts said = {.partition = 0, .at = parts, .count = count};
+    struct script_parts received = {.partition = 0, .at = parts, .count = count};
     (void)call;
     feed->lease_asked = false;
-    if (err || feed->leaving || script_read_answer(feed->options.space, &said, &answer) ||
+    if (err || feed->leaving || script_read_answer(feed->options.space, &received, &answer) ||
         answer.err || count != 3 || parts[1].len != JOURNAL_STORE_BYTES)
         return;
     note_leader(feed, parts[2], answer.state != 0);
@@ -397,8 +397,8 @@ static void given_up(struct feed_stream *stream, bool more)
     feed->options.given_up(feed->options.owner, stream->partition);
 }
 
-static void stream_told(struct feed_stream *stream, const struct script_answer *answer,
-                        const struct bytes *parts, uint32_t count)
+static void lag_answered(struct feed_stream *stream, const struct script_answer *answer,
+                         const struct bytes *parts, uint32_t count)
 {
     struct redis_journal_feed *feed = stream->feed;
     struct journal_field field;
@@ -414,7 +414,7 @@ static void stream_told(struct feed_stream *stream, const struct script_answer *
         return;
     }
     stream->refuses = state == JOURNAL_BEHIND;
-    stream->told = stream->handover;
+    stream->reported = stream->handover;
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;
@@ -434,18 +434,18 @@ static void stream_answered(void *owner, struct script_request *call, enum err e
     struct feed_stream *stream = owner;
     struct redis_journal_feed *feed = stream->feed;
     struct script_answer answer;
-    struct script_parts said = {.partition = stream->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)call;
     stream->asked = false;
     if (!err)
-        err = script_read_answer(feed->options.space, &said, &answer);
+        err = script_read_answer(feed->options.space, &received, &answer);
     if (!err)
         err = answer.err;
     tune(stream, err);
     if (err || count < 2)
         stream->not_before_us = now_of(feed) + IDLE_US;
     else if (stream->handover == feed->handovers && feed->journal)
-        stream_told(stream, &answer, parts, count);
+        lag_answered(stream, &answer, parts, count);
 }
 
 /* Reads up to `max` entries; 0: only asks how much waits. */

@@ -56,7 +56,7 @@ struct feed_stream {
                                    journal is too far behind; see feed_stream_refuses() */
     uint64_t used;              /* calls to the partition at the time of the last look */
     uint64_t handover;          /* feed's `handovers` when the call was sent … */
-    uint64_t told;              /* … and when the lag was reported last; 0: never */
+    uint64_t reported;          /* … and when the lag was reported last; 0: never */
     bool asked;
 };
 
@@ -95,7 +95,7 @@ struct redis_journal_feed {
 /* True: the partition has reported its lag since we became the writer. */
 static inline bool feed_stream_has_reported(const struct feed_stream *stream)
 {
-    return stream->told == stream->feed->handovers;
+    return stream->reported == stream->feed->handovers;
 }
 
 /* True: it has reported since then that it refuses pushes. */

@@ -150,11 +150,11 @@ static void answered(void *owner, struct script_request *request, enum err err,
     struct redis_restore *restore = stream->restore;
     struct restore_run *run = run_of_all(restore);
     struct script_answer answer;
-    struct script_parts said = {.partition = stream->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)request;
     stream->asked = false;
     if (!err)
-        err = script_read_answer(restore->feed->options.space, &said, &answer);
+        err = script_read_answer(restore->feed->options.space, &received, &answer);
     if (err) {
         stream->not_before_us = now_of(restore) + AGAIN_US;
         return;
@@ -297,13 +297,14 @@ static void looked(void *owner, struct script_request *request, enum err err,
     struct look *look = owner;
     struct restore_run *run = look->run;
     struct script_answer answer;
-    struct script_parts said = {.partition = request->id.partition, .at = parts, .count = count};
+    struct script_parts received = {
+        .partition = request->id.partition, .at = parts, .count = count};
     if (!run) {
         mem_free(look);
         return;
     }
     if (!err)
-        err = script_read_answer(run->owner->feed->options.space, &said, &answer);
+        err = script_read_answer(run->owner->feed->options.space, &received, &answer);
     if (!err)
         err = answer.err;
     list_remove(&look->place);

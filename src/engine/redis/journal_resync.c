@@ -215,13 +215,13 @@ static void answered(void *owner, struct script_request *request, enum err err,
     struct resync_stream *stream = owner;
     struct redis_resync *all = stream->owner;
     struct script_answer answer;
-    struct script_parts said = {.partition = stream->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)request;
     stream->asked = false;
     if (stream->run != all->run)
         return;
     if (!err)
-        err = script_read_answer(all->feed->options.space, &said, &answer);
+        err = script_read_answer(all->feed->options.space, &received, &answer);
     if (!err)
         err = answer.err;
     int state = err ? 0 : (int)answer.state; /* no job's */
@@ -304,11 +304,12 @@ static void number_looked(void *owner, struct script_request *request, enum err 
     struct number_look *look = owner;
     struct redis_resync *all = look->owner;
     struct script_answer answer;
-    struct script_parts said = {.partition = request->id.partition, .at = parts, .count = count};
+    struct script_parts received = {
+        .partition = request->id.partition, .at = parts, .count = count};
     if (look->run == all->run) {
         all->looks--;
         if (!err)
-            err = script_read_answer(all->feed->options.space, &said, &answer);
+            err = script_read_answer(all->feed->options.space, &received, &answer);
         if (!err)
             err = answer.err;
         if (err) /* then all rows are read again */

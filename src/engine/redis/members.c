@@ -166,12 +166,12 @@ static void serve(struct members *members, bool serves)
  * know that we serve only if this heartbeat said so. */
 static void stay_steady(struct members *members, int64_t sent_us)
 {
-    bool said_serves = members->how == SCRIPT_SERVES && sent_us >= members->how_since_us;
+    bool sent_serves = members->how == SCRIPT_SERVES && sent_us >= members->how_since_us;
     bool broken = now_of(members) >= trusted_until_us(members);
     if (broken)
         members->alone_us = 0; /* others may have come meanwhile */
     if (broken || !members->steady_us)
-        members->steady_us = said_serves ? now_of(members) : 0;
+        members->steady_us = sent_serves ? now_of(members) : 0;
 }
 
 /* ---- living daemons ---- */
@@ -512,10 +512,10 @@ static void answered(void *owner, struct script_request *call, enum err err,
     }
     have_contact(members, sent_us, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
-    struct heartbeat_answer told = {.policy = count > 2 ? &parts[2] : NULL,
-                                    .settings_changes = script_settings_mark(parts, count),
-                                    .journal_behind = script_journal_behind(parts, count)};
-    members->options.heartbeat_answered(members->options.owner, &told);
+    struct heartbeat_answer answer = {.policy = count > 2 ? &parts[2] : NULL,
+                                      .settings_changes = script_settings_mark(parts, count),
+                                      .journal_behind = script_journal_behind(parts, count)};
+    members->options.heartbeat_answered(members->options.owner, &answer);
     if (heard)
         apply_list(members, sent_us, others, heard);
     look_soon(members);

@@ -73,7 +73,7 @@ struct members_options {
     /* True: we reach all partitions now. If not, other daemons own them, if there are any. */
     bool (*serves)(void *owner);
     /* A heartbeat of ours was answered. */
-    void (*heartbeat_answered)(void *owner, const struct heartbeat_answer *told);
+    void (*heartbeat_answered)(void *owner, const struct heartbeat_answer *answer);
     /* We were silent for alive_us or more, so others may have considered us dead. */
     void (*missed)(void *owner, int64_t silent_us);
     /* members_own(), members_can_judge() or `gone` may have changed; `heartbeats` has. */

@@ -1,5 +1,5 @@
 /*
- * Reads what daemons learn of each other and of the partitions: notices, answers to heartbeats.
+ * Decodes notices, and the answers to heartbeats.
  */
 #include <string.h>
 
@@ -29,12 +29,12 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
     *out_count = count < SCRIPT_MEMBERS_MAX ? (uint32_t)count : SCRIPT_MEMBERS_MAX;
     for (uint32_t i = 0; i < *out_count; i++) {
         const char *at = parts->at[1].at + (size_t)i * SCRIPT_MEMBER_BYTES;
-        uint64_t said_us = get_u64(at + SAID);
-        if (said_us > (uint64_t)SCRIPT_FOREVER)
+        uint64_t sent_us = get_u64(at + SAID);
+        if (sent_us > (uint64_t)SCRIPT_FOREVER)
             return ERR_CORRUPT;
         bool known = at[HOW] == SCRIPT_SERVES || at[HOW] == SCRIPT_SILENT;
         out_members[i].how = known ? (enum script_how)at[HOW] : SCRIPT_LIVES;
-        out_members[i].age_us = now_us > (int64_t)said_us ? now_us - (int64_t)said_us : 0;
+        out_members[i].age_us = now_us > (int64_t)sent_us ? now_us - (int64_t)sent_us : 0;
         memcpy(out_members[i].name, at, SCRIPT_NAME);
     }
     return OK;
@@ -56,7 +56,7 @@ bool script_channel_is(const struct script_space *space, struct bytes channel,
     return *out_own || bytes_eq(channel, script_channel(space, *out_partition, false, room));
 }
 
-/* What follows the partition's number, each after a space. */
+/* Decodes the fields behind the partition's number, each after a space. */
 static enum err read_change(const struct script_space *space, struct bytes rest,
                             struct script_notice *notice)
 {

@@ -9,9 +9,9 @@
 
 enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
-    SAY_EVERY_US = 10 * 1000 * 1000, /* the loss of all partitions is one event */
-    NEW_US = 5 * 1000 * 1000,        /* notices of the making of a new queue are in by then */
-    OLDER_US = 5 * 1000 * 1000,      /* whoever leads may have converted it by then */
+    LOG_EVERY_US = 10 * 1000 * 1000, /* one line for the loss of all partitions */
+    NEW_US = 5 * 1000 * 1000,        /* by then the notices about a new queue have come */
+    OLDER_US = 5 * 1000 * 1000,      /* by then the leader may have converted it */
 };
 
 static int64_t now_of(const struct partition_init *partition_init)
@@ -29,20 +29,20 @@ static bool wants(const struct opening *opening)
            script_requests_node(calls, opening->partition);
 }
 
-/* Something has changed by which it may have to be opened. */
+/* It may have to be opened: checks that in this turn. */
 static void look(struct opening *opening)
 {
     if (wants(opening))
         loop_arm(opening->partition_init->options.loop, &opening->timer, opening->at_us);
 }
 
-/* It was there, and had to be made again: Redis came back without its data, or was emptied. */
+/* Logs that a partition had to be created again: Redis has lost its data. */
 static void report_lost(struct partition_init *partition_init)
 {
     int64_t now_us = now_of(partition_init);
-    if (partition_init->said_us && now_us - partition_init->said_us < SAY_EVERY_US)
+    if (partition_init->logged_us && now_us - partition_init->logged_us < LOG_EVERY_US)
         return;
-    partition_init->said_us = now_us;
+    partition_init->logged_us = now_us;
     log_event(
         LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"",
         partition_init->options.space->prefix,
@@ -81,7 +81,7 @@ static void end_rebuilding(struct opening *opening, bool done)
     if (!done && opening->all)
         script_requests_halfway(partition_init->options.calls, opening->partition);
     if (!done)
-        return; /* of layout 2: the next open finds that it is still so */
+        return; /* of layout 2: the next open finds the loss again */
     if (!opening->all) {
         log_event(LOG_INFO, "redis_converted", "partition=%u layout=%u", opening->partition,
                   SCRIPT_LAYOUT);
@@ -96,13 +96,13 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
                     const struct bytes *parts, uint32_t count)
 {
     struct opening *opening = owner;
-    struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
     bool is_first = strcmp(opening->from, "0") == 0;
     bool lost_cursor = !is_first && call->answered_by != opening->scanned_at;
     opening->scanned_at = call->answered_by;
     if (!err)
-        err = script_read_answer(opening->partition_init->options.space, &said, &answer);
+        err = script_read_answer(opening->partition_init->options.space, &received, &answer);
     if (!err && lost_cursor) {
         rebuild_from_start(opening);
         return;
@@ -139,7 +139,7 @@ static void rebuild(struct opening *opening, const char *reason, const char *hin
         begin_rebuilding(opening, true);
 }
 
-/* An older layout has left jobs elsewhere. They can be used meanwhile. */
+/* Moves jobs of an older layout to their buckets. They can be used meanwhile. */
 static void convert(struct opening *opening)
 {
     opening->older = opening->partition_init->options.space->leaves_older;
@@ -161,7 +161,8 @@ void partition_init_rebuild(struct partition_init *partition_init, uint32_t part
             "set maxmemory-policy to noeviction, and let nobody else write to these keys");
 }
 
-/* A job may have been taken out of one sorted set, and not been put into another. */
+/* A script may have removed a job from one sorted set without adding it to another: checks all
+   jobs. */
 static void look_after_error(struct opening *opening)
 {
     struct partition *partition =
@@ -169,7 +170,7 @@ static void look_after_error(struct opening *opening)
     if (!partition->halfway)
         return;
     partition->halfway = false;
-    if (opening->rebuilding && opening->all) /* which may be past that job */
+    if (opening->rebuilding && opening->all) /* the rebuild under way may have passed that job */
         script_requests_halfway(opening->partition_init->options.calls, opening->partition);
     else
         rebuild(opening, "an error of Redis has stopped a script halfway: all jobs are looked at",
@@ -178,7 +179,7 @@ static void look_after_error(struct opening *opening)
 
 /* ---- opening ---- */
 
-/* An answer that was asked for before we began to lead says nothing of what is to be now. */
+/* When to open it again: an answer of a call from before we began to lead is outdated. */
 static int64_t again_us(const struct opening *opening)
 {
     if (!opening->older)
@@ -191,11 +192,11 @@ static void opened(void *owner, struct script_request *call, enum err err,
 {
     struct opening *opening = owner;
     struct partition_init *partition_init = opening->partition_init;
-    struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
     opening->asked = false;
     if (!err)
-        err = script_read_answer(partition_init->options.space, &said, &answer);
+        err = script_read_answer(partition_init->options.space, &received, &answer);
     opening->older = !err && answer.err == ERR_WRONG_STATE;
     if (err || answer.err) {
         opening->at_us = now_of(partition_init) + again_us(opening);
@@ -212,14 +213,14 @@ static void opened(void *owner, struct script_request *call, enum err err,
         opening->since_us = now_of(partition_init);
     opening->was_there = true;
     opening->scanned_at = NULL;
-    if (answer.count && !answer.replaced && !answer.state) /* others took us for dead */
+    if (answer.count && !answer.replaced && !answer.state) /* other daemons considered us dead */
         clock_sync_forgotten(partition_init->options.calls, opening->partition);
     clock_sync_read(call, parts, count);
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
                          opening->places);
-    look(opening); /* it may have moved meanwhile, or is to be opened once more */
+    look(opening); /* it may have moved meanwhile, or must be opened once more */
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
@@ -258,7 +259,7 @@ static void time_to_open(struct timer *timer)
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition)
 {
     const struct opening *opening = &partition_init->openings[partition];
-    /* Else we may have opened what was made for the first time before we heard that it was. */
+    /* Otherwise it may be the notice of the first creation, which came after we had opened it. */
     if (opening->was_there && now_of(partition_init) - opening->since_us >= NEW_US)
         report_lost(partition_init);
     partition_init_again(partition_init, partition);

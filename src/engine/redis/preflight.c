@@ -1,6 +1,6 @@
 /*
- * Owns the questions that are under way: one `check` for each server that came, which all its
- * `question`s belong to. A verdict is spoken when the last of them is answered.
+ * Owns the checks under way: one `check` for each server, with its `question`s. The verdict is
+ * given when the last question is answered.
  */
 #include "engine/redis/preflight.h"
 
@@ -13,15 +13,15 @@
 
 enum { WORDS_MAX = 5, RULES_MAX = 256 };
 
-/* Words that stand for a name of the queue's. */
+/* Placeholders for a key and a channel of the queue. */
 static const char KEY[] = "{}:h", CHANNEL[] = ":notice";
 
 enum occasion { ALWAYS, IN_CLUSTER, WITH_REPLICAS };
 
 /*
- * Redis looks at rights before it looks at anything else but the number of arguments, so each of
- * these is refused, or meets its next obstacle: no such script, no such field, a field without a
- * value, a number that is none, a member that is to be updated and is not there.
+ * Redis checks permissions right after the number of arguments. So each of these commands either
+ * fails for lack of a permission or in another harmless way: no such script, no such field, a field
+ * without a value, not a number, a member to be updated that does not exist.
  */
 static const struct {
     enum occasion occasion;
@@ -35,7 +35,7 @@ static const struct {
     {ALWAYS, {"TIME"}},
     {ALWAYS, {"SCRIPT", "LOAD", "="}},
     {ALWAYS, {"EVALSHA", "=", "1", KEY}},
-    {ALWAYS, {"SPUBLISH", CHANNEL, ""}}, /* Redis 6.2 does not know it: no lack of rights */
+    {ALWAYS, {"SPUBLISH", CHANNEL, ""}}, /* unknown to Redis 6.2, which is no lack of permissions */
     {ALWAYS, {"EXISTS", KEY}},
     {ALWAYS, {"HDEL", KEY, ""}},
     {ALWAYS, {"HEXISTS", KEY, ""}},
@@ -73,8 +73,8 @@ struct check {
     struct node *node;
     struct question questions[TRIALS];
     unsigned pending;              /* answers */
-    redisReply *info, *cluster;    /* NULL: not told */
-    char obstacle[160];            /* an error that is no lack of rights; empty: none */
+    redisReply *info, *cluster;    /* NULL: not answered */
+    char obstacle[160];            /* another error than a lack of permissions; empty: none */
     char missing_rules[RULES_MAX]; /* as ACL SETUSER wants them; empty: none */
     bool left;                     /* the connection ended */
 };
@@ -86,22 +86,22 @@ static void refuse(struct preflight *preflight, const struct link *link, enum er
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    if (preflight->serving) { /* it was good when we began: say so, and go on as well as we can */
+    if (preflight->serving) { /* the engine continues */
         log_event(LOG_ERROR, "redis_unfit", "node=%.*s reason=\"%s\"", (int)name.len, name.at,
                   reason);
         return;
     }
     if (preflight->unfit)
-        return; /* the first reason is the nearest to the cause */
+        return; /* the first fault is most likely the cause */
     preflight->unfit = err;
-    char said[REDIS_TROUBLE_MAX];
-    failure_write(reason, said, sizeof(said));
+    char cause[REDIS_TROUBLE_MAX];
+    failure_write(reason, cause, sizeof(cause));
     (void)snprintf(preflight->error.text, sizeof(preflight->error.text), "%.*s: %.300s",
-                   (int)name.len, name.at, said);
+                   (int)name.len, name.at, cause);
 }
 
-/* The rule that gives the right which Redis says is missing: it names the command in quotes, but of
- * keys and channels only says that there are some. */
+/* Appends the ACL rule that grants the missing permission. Redis names the command in quotes, but
+ * not the keys and channels. */
 static void add_rule(const struct preflight *preflight, const char *error, char *rules)
 {
     char rule[SCRIPT_PREFIX_MAX + 16] = "";
@@ -121,7 +121,7 @@ static void add_rule(const struct preflight *preflight, const char *error, char 
 
 static void refuse_rights(struct preflight *preflight, const struct link *link, const char *rules)
 {
-    const char *user = link->options.user; /* a sentinel's are others */
+    const char *user = link->options.user; /* a sentinel has its own users */
     char reason[REDIS_TROUBLE_MAX];
     (void)snprintf(reason, sizeof(reason),
                    "NOPERM: the user has not all rights: ACL SETUSER %.64s%s",
@@ -129,7 +129,7 @@ static void refuse_rights(struct preflight *preflight, const struct link *link, 
     refuse(preflight, link, ERR_UNSUPPORTED, reason);
 }
 
-/* It may get better by itself. Until there has been a good server, this one is asked again soon. */
+/* A temporary fault: the server is checked again soon, until one was found fit. */
 static void wait_for(struct preflight *preflight, struct node *node, const char *reason)
 {
     if (!preflight->serving)
@@ -157,7 +157,8 @@ static void judge(struct check *check)
         preflight_policy(preflight, &link->address, policy);
     if (err == ERR_AGAIN) {
         wait_for(preflight, check->node, reason);
-    } else if (err && !(preflight->serving && policy.len)) { /* that has been told */
+    } else if (err &&
+               !(preflight->serving && policy.len)) { /* it was reported by preflight_policy() */
         refuse(preflight, link, err, reason);
     } else {
         node_accept(check->node);
@@ -169,7 +170,7 @@ static void judge(struct check *check)
 static void conclude(struct check *check)
 {
     if (check->left)
-        return; /* another will be asked */
+        return; /* another server will be checked */
     if (check->missing_rules[0])
         refuse_rights(check->preflight, &check->node->link, check->missing_rules);
     else if (!check->info)
@@ -190,7 +191,7 @@ static void check_free(struct check *check)
     mem_free(check);
 }
 
-/* Takes the reply over if it is one of those that `judge` reads. */
+/* Takes ownership of the reply if `judge` reads it. */
 static bool keep(struct check *check, size_t which, redisReply *reply)
 {
     redisReply **place = which == 0 ? &check->info : which == 1 ? &check->cluster : NULL;
@@ -275,7 +276,7 @@ void preflight_ask(struct preflight *preflight, struct node *node)
     }
 }
 
-/* ---- what happens without being asked for ---- */
+/* ---- faults found elsewhere ---- */
 
 static uint32_t evicting_place(const struct preflight *preflight,
                                const struct redis_address *address)
@@ -297,7 +298,7 @@ void preflight_lost(struct preflight *preflight, const struct link *link)
 {
     char rules[RULES_MAX] = "";
     if (preflight->serving)
-        return; /* it is away, and logged as that */
+        return; /* the connection is lost, which was logged */
     if (failure_read(bytes_str(link->error)).kind != FAILURE_DENIED)
         return;
     add_rule(preflight, link->error, rules);
@@ -320,7 +321,7 @@ void preflight_node_lost(struct preflight *preflight, const struct node *node)
 void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partitions)
 {
     if (preflight->unfit)
-        return; /* one partition says it for all */
+        return; /* the others would report the same */
     const struct script_space *space = preflight->options.space;
     preflight->unfit = ERR_INVALID;
     if (stored_partitions == space->partitions)
@@ -342,7 +343,7 @@ void preflight_refuse_key(struct preflight *preflight, struct bytes key)
     static const char *const hint =
         "somebody else uses it: begin a queue with another redis.prefix";
     if (preflight->unfit || preflight->stray)
-        return; /* one says it for all */
+        return; /* the others would report the same */
     preflight->stray = true;
     if (preflight->serving) {
         log_event(LOG_ERROR, "redis_unfit",

@@ -1,11 +1,10 @@
 /*
- * Is a server fit to hold a queue? Asked of each one that comes: by what it says of itself (its
- * version, whether it may drop keys, whether it is part of a cluster and that is whole), and by
- * trying every command that the engine needs in a way that changes nothing, for a user may lack
- * the right to any of them.
+ * Checks whether a server can hold a queue, each time when it is connected: its version, whether it
+ * may evict keys, whether its cluster has all slots; and tries every command that the engine needs
+ * in a way that changes nothing, because the user may lack permissions.
  *
- * At the start, what is plainly wrong ends it at once (`unfit`, `error`), and what may get better
- * by itself is waited for. Later either is logged, and the engine goes on as well as it can.
+ * At the start, a permanent fault ends it at once (`unfit`, `error`), and a temporary one is waited
+ * for. Later both are logged, and the engine continues.
  */
 #ifndef LATERD_ENGINE_REDIS_PREFLIGHT_H
 #define LATERD_ENGINE_REDIS_PREFLIGHT_H
@@ -24,39 +23,39 @@ struct preflight_options {
 struct preflight {
     struct preflight_options options;
     bool fit;       /* some server was found fit */
-    bool serving;   /* set when the start is over: from now on reasons are only logged */
-    enum err unfit; /* why the start must end, and `error` says it in words */
+    bool serving;   /* the start is over: from now on faults are only logged */
+    enum err unfit; /* why the start must end, explained by `error` */
     struct redis_error error;
-    bool stray;  /* a key that is none of ours was met, and is still there */
-    bool evicts; /* while we serve: some server may evict keys now, */
-    struct redis_address evicting[REDIS_NODES_MAX]; /* these */
+    bool stray;  /* there is a key that another program made */
+    bool evicts; /* while serving: some server may evict keys, … */
+    struct redis_address evicting[REDIS_NODES_MAX]; /* … these */
     uint32_t evicting_count;
     struct list looks; // policy_look::place, under way
 };
 
 void preflight_init(struct preflight *preflight, const struct preflight_options *options);
 
-/* The server takes commands from now on. What is asked is told, at the latest, when it is gone. */
+/* The server takes commands from now on: begins to check it. */
 void preflight_ask(struct preflight *preflight, struct node *node);
-/* A connection ended, as link->error says: some reasons stay as long as nobody corrects them. */
+/* A connection ended with link->error, which may be a permanent fault (wrong password). */
 void preflight_lost(struct preflight *preflight, const struct link *link);
-/* The same, of the connection to a node: a lone server that is a replica will not do, either. */
+/* The same for a connection to a node: also if it is the only server and a replica. */
 void preflight_node_lost(struct preflight *preflight, const struct node *node);
-/* The queue itself is not as ours is. Logged; the first reason stays. */
+/* The queue has another number of partitions. Logged; the first fault is kept as the reason. */
 void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partitions);
 /* The same: this key has another type. */
 void preflight_refuse_key(struct preflight *preflight, struct bytes key);
-/* All partitions are open: their keys are of the types that ours have. */
+/* All partitions are open, so all keys have the right types. */
 void preflight_accept_keys(struct preflight *preflight);
-/* While we serve: the policy by which the server may evict keys; empty: it may not. Believed until
- * another one is read: by INFO when it comes back after it was away, before it serves a partition,
- * and each ten seconds. */
+/* While serving: the policy by which the server may evict keys; empty: it may not. Valid until the
+ * next call. INFO is read after each reconnect, before the server gets partitions, and every ten
+ * seconds. */
 void preflight_policy(struct preflight *preflight, const struct redis_address *address,
                       struct bytes policy);
-/* All partitions are at these servers: what is believed of others is forgotten. O(count). */
+/* All partitions are at these servers: forgets the policies of others. O(count). */
 void preflight_keep_policies(struct preflight *preflight, struct node *const *nodes,
                              uint32_t count);
-/* Asks the server for it, unless that is under way. */
+/* Reads the server's policy, unless that is under way. */
 void preflight_look(struct preflight *preflight, struct node *node);
 
 #endif

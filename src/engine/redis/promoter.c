@@ -68,8 +68,8 @@ static void plan_forget(struct duty *duty)
 static enum err read_answer(const struct duty *duty, const struct bytes *parts, uint32_t count,
                             struct script_answer *out_answer)
 {
-    struct script_parts said = {.partition = duty->partition, .at = parts, .count = count};
-    enum err err = script_read_answer(duty->promoter->options.space, &said, out_answer);
+    struct script_parts received = {.partition = duty->partition, .at = parts, .count = count};
+    enum err err = script_read_answer(duty->promoter->options.space, &received, out_answer);
     return err ? err : out_answer->err;
 }
 

@@ -1,15 +1,15 @@
 /*
- * Between two answers clocks drift apart, by far less than one in two thousand. What lies that much
- * beyond what is believed is no leap, and is taken over.
+ * Between two answers clocks drift apart by far less than 1/2000. A difference within that bound is
+ * not a leap, and is adopted.
  */
 #include "engine/redis/queue_clock.h"
 
 #include "engine/redis/script_parts.h"
 
 enum {
-    DRIFT = 2000,              /* one in so many, at most: 500 ppm */
-    DRIFT_MOST_US = 90 * 1000, /* of one that nothing was heard of for long */
-    DRIFTS_US = 5 * 1000,      /* beyond what is believed: worth a look */
+    DRIFT = 2000,              /* the drift is at most 1/2000: 500 ppm */
+    DRIFT_MOST_US = 90 * 1000, /* however long ago the last answer was */
+    DRIFTS_US = 5 * 1000,      /* outside the bounds: the clock should be read */
     HOLD_US = 3 * 1000 * 1000,
     NEW_US = 2 * 1000 * 1000, /* two heartbeats, by which we learn that it was set */
 };
@@ -39,10 +39,10 @@ enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
     int64_t least_us = queue_us - read_us, most_us = queue_us - sent_us;
     int64_t top_us = call->queue_us + (call->most_us - call->least_us);
     if (!clock->known || !call->queue_us)
-        return CLOCK_AGREES; /* for all that we know: open tells, before others are sent */
+        return CLOCK_AGREES; /* nothing is known yet; `open` comes first and reads the clock */
     if (queue_us <= call->queue_us)
         return CLOCK_LEAPT;
-    if (queue_us >= top_us) /* so late on its way, perhaps */
+    if (queue_us >= top_us) /* the answer may have taken that long */
         return read_us - sent_us < QUEUE_CLOCK_CLOSE_US ? CLOCK_LEAPT : CLOCK_DRIFTS;
     if (least_us > clock->most_us + DRIFTS_US || most_us < clock->least_us - DRIFTS_US)
         return CLOCK_DRIFTS;
@@ -61,13 +61,13 @@ static enum queue_clock_verdict adopt(struct queue_clock *clock,
 {
     *clock = (struct queue_clock){
         .known = true,
-        .least_us = reading->told.queue_us - reading->read_us,
-        .most_us = reading->told.queue_us - reading->sent_us,
+        .least_us = reading->clock.queue_us - reading->read_us,
+        .most_us = reading->clock.queue_us - reading->sent_us,
         .agreed_us = reading->read_us,
         .agreed_sent_us = reading->sent_us,
         .adopted_us = reading->read_us,
-        .shift_us = reading->told.shift_us,
-        .set_count = reading->told.set_count,
+        .shift_us = reading->clock.shift_us,
+        .set_count = reading->clock.set_count,
     };
     return CLOCK_ADOPTED;
 }
@@ -88,17 +88,17 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
 }
 
 /*
- * Another has set it, and what it shows now comes of that. Either Redis' own clock is still where
- * we believed it; or it has leapt, after it agreed with us last, and was set after that leap: then
- * less time has gone by since. Else it has leapt once more after it was set.
+ * Does the reading follow from another daemon's setting of the clock? Either Redis' own clock has
+ * not leapt; or it leapt after the last answer that agreed, and was set after that leap, so less
+ * time has passed since. Otherwise it has leapt once more after it was set.
  */
 static bool follows_from_set(const struct queue_clock *clock,
                              const struct queue_clock_reading *reading, int64_t tolerated_us)
 {
-    int64_t moved_us = reading->told.shift_us - clock->shift_us;
-    int64_t least_us = reading->told.queue_us - reading->read_us - moved_us;
-    int64_t most_us = reading->told.queue_us - reading->sent_us - moved_us;
-    int64_t since_set_us = reading->told.queue_us - reading->told.set_us;
+    int64_t moved_us = reading->clock.shift_us - clock->shift_us;
+    int64_t least_us = reading->clock.queue_us - reading->read_us - moved_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us - moved_us;
+    int64_t since_set_us = reading->clock.queue_us - reading->clock.set_us;
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return true;
     return since_set_us >= 0 &&
@@ -109,8 +109,8 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us)
 {
-    int64_t least_us = reading->told.queue_us - reading->read_us;
-    int64_t most_us = reading->told.queue_us - reading->sent_us;
+    int64_t least_us = reading->clock.queue_us - reading->read_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us;
     int64_t tolerated_us = tolerance_us(clock, reading->read_us);
     *out_by_us = 0;
     if (!clock->known)
@@ -119,19 +119,19 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return agree(clock, reading);
     *out_by_us = most_us - clock->most_us; /* about */
     bool is_new = reading->read_us - clock->adopted_us < NEW_US;
-    bool is_set = reading->told.set_count > clock->set_count &&
+    bool is_set = reading->clock.set_count > clock->set_count &&
                   follows_from_set(clock, reading, tolerated_us);
-    bool is_behind = reading->told.set_us > reading->read_us + clock->most_us + tolerated_us;
+    bool is_behind = reading->clock.set_us > reading->read_us + clock->most_us + tolerated_us;
     if (is_set && (is_new || is_behind))
         return adopt(clock, reading);
-    if ((clock->may_have_stood_still || is_new) && reading->told.set_count >= clock->set_count) {
+    if ((clock->may_have_stood_still || is_new) && reading->clock.set_count >= clock->set_count) {
         if (!clock->others_may_set_until_us)
             clock->others_may_set_until_us = reading->read_us + HOLD_US;
         return reading->read_us < clock->others_may_set_until_us ? CLOCK_KEPT
                                                                  : adopt(clock, reading);
     }
-    /* Never early: to the least that it can have been, by the most that it can be now. It may then
-       be late by as long as the answer was under way. */
+    /* Never early: from the most that it can show to the least that it should. So it may be late by
+     * the round trip. */
     *out_by_us = clock->least_us - most_us;
     clock->most_us = clock->least_us;
     clock->least_us -= most_us - least_us;

@@ -1,21 +1,22 @@
 /*
- * What a daemon knows of a partition's clock, the queue's time there: Redis' own time, moved by the
- * partition's field `o`. Due times and ends of leases are by this clock.
+ * This daemon's estimate of a partition's clock. That clock is Redis' time plus the partition's
+ * field `o`, the shift. Due times and ends of leases are by this clock, the queue's time.
  *
- * Redis' clock may leap: somebody sets it, or another server takes over. The daemon's own does not
- * (port/clock.h), so it says with each request which times the queue's clock can show, and the
- * script keeps to that: nothing is early, whatever Redis' clock shows. If an answer was at one of
- * these bounds, the clock is asked for; if it has leapt, `o` is set so that the queue's time goes
- * on as if it had not. So all daemons, and those that start later, agree on it, and Redis' new time
- * is never adopted: there is no need, since clients see times by the daemons' clocks.
+ * Redis' clock may leap, because it is set, or another server takes over. The daemon's clock does
+ * not (port/clock.h). So each request has bounds of the times that the queue's clock can show, and
+ * the script clamps its time to them: no job is early, whatever Redis' clock shows. If the time in
+ * an answer was at a bound, the clock is read; if it has leapt, `o` is set so that the queue's time
+ * continues as if it had not. So all daemons agree on it, also those that start later. Redis' new
+ * time is never adopted, because clients see times by the daemons' clocks.
  *
- * Whom to believe: a daemon's clock may stand still (its machine was stopped), but not run ahead.
- * So if another has set the clock since, and what it showed then is ahead of what we believe now,
- * we believe that one; but not if the clock shows more than it can since then, for it has leapt
- * once more. A daemon that has just come may have read a clock that had leapt: it
- * believes any other that has set it since. If none has, it, and one that others took for dead, so
- * that the partition does not know it any more, give others HOLD_US to set it, in which they keep
- * their bounds, and then believe the clock. Any other daemon sets it right itself.
+ * Several daemons may disagree. A daemon's clock may stand still (its machine was stopped), but not
+ * run ahead. So if another daemon has set the clock since, and what it set is ahead of our
+ * estimate, we adopt the clock; but not if the clock shows more than is possible since then,
+ * because then it has leapt once more. A daemon that has just started may have read a clock that
+ * had leapt, so it adopts the clock if any other daemon has set it since. If none has, this daemon,
+ * like one that the partition does not know any more because others considered it dead, gives
+ * others HOLD_US to set the clock, while it keeps its bounds, and then adopts it. Any other daemon
+ * sets the clock.
  *
  * Pure: time is an argument. "Ours" is the daemon's clock.
  */
@@ -24,49 +25,49 @@
 
 #include "engine/redis/script.h"
 
-enum { QUEUE_CLOCK_CLOSE_US = 10 * 1000 }; /* clocks that differ by less are taken for one */
+enum { QUEUE_CLOCK_CLOSE_US = 10 * 1000 }; /* smaller differences of clocks are ignored */
 
 struct queue_clock {
     bool known;
-    bool may_have_stood_still; /* the partition did not know us any more: see above */
-    int64_t least_us, most_us; /* the queue's clock is ahead of ours by something between these */
-    int64_t agreed_us;         /* when an answer agreed last with that; ours */
-    int64_t agreed_sent_us;    /* when that was asked for: Redis' own clock had not leapt by then */
-    int64_t shift_us;          /* `o` */
-    uint64_t set_count;        /* how often it was set */
-    int64_t adopted_us;        /* when we began to believe it; ours */
-    int64_t others_may_set_until_us; /* a leap was seen, which others may know better; 0: none */
+    bool may_have_stood_still;       /* the partition did not know us any more: see above */
+    int64_t least_us, most_us;       /* bounds of how far the queue's clock is ahead of ours */
+    int64_t agreed_us;               /* when the last answer within the bounds came; ours */
+    int64_t agreed_sent_us;          /* when its request was sent: until then there was no leap */
+    int64_t shift_us;                /* `o` */
+    uint64_t set_count;              /* how often it was set */
+    int64_t adopted_us;              /* when the estimate was adopted; ours */
+    int64_t others_may_set_until_us; /* after a leap: other daemons may set it until then; 0: no */
 };
 
-/* Puts the bounds into a request that is sent now. Nothing is known yet: it has none. */
+/* Sets the bounds in a request that is sent now; none if nothing is known yet. */
 void queue_clock_bound(const struct queue_clock *clock, int64_t now_us, struct script_call *call);
 
-/* How sure an answer makes it that the queue's clock is not where we believe it. */
+/* Does an answer contradict the estimate? */
 enum queue_clock_suspect { CLOCK_AGREES, CLOCK_DRIFTS, CLOCK_LEAPT };
 
 /*
- * An answer to `call`, that is not one kept from before: it was made at `queue_us`, between when
- * the call was sent and when the answer was read, both by our clock. DRIFTS: the clock should be
- * asked for sometime; LEAPT: now.
+ * Compares the estimate with an answer to `call`, not one from the ring: it was made at `queue_us`,
+ * between `sent_us` and `read_us` by our clock. DRIFTS: the clock should be read sometime; LEAPT:
+ * now.
  */
 enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
                                            const struct script_call *call, int64_t queue_us,
                                            int64_t sent_us, int64_t read_us);
 
-/* The answer of a script that does not hold its time between bounds. */
+/* The answer of a script that does not clamp its time. */
 struct queue_clock_reading {
-    struct script_clock told;
-    int64_t sent_us, read_us; /* ours; read not before the answer had come */
+    struct script_clock clock;
+    int64_t sent_us, read_us; /* ours; `read_us` is not before the answer came */
 };
 
 enum queue_clock_verdict {
-    CLOCK_KEPT,    /* it is where we believed it, or may be, and is to be asked again later */
-    CLOCK_ADOPTED, /* it was not known, or others set it: we believe it from now on */
-    CLOCK_TO_SET,  /* it has leapt, and is to be set by *out_by_us, which is then believed */
+    CLOCK_KEPT,    /* the estimate is right, or may be: read the clock again later */
+    CLOCK_ADOPTED, /* nothing was known, or others set the clock: it is the estimate now */
+    CLOCK_TO_SET,  /* it has leapt: add *out_by_us to the clock; the estimate expects that */
 };
 
-/* *out_by_us (ADOPTED, TO_SET): how far it is from where we believed it; TO_SET: with the sign
- * that sets it right. */
+/* *out_by_us (ADOPTED, TO_SET): the difference between clock and estimate; TO_SET: what must be
+ * added to the clock. */
 enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us);

@@ -1,32 +1,31 @@
 /*
- * The Redis engine behind port/engine.h: the queue lives in Redis, and any number of daemons serve
- * it at once. What a command does there is a script's (script.h); here are who asks, what waits,
- * and what happens while Redis is away.
+ * The Redis engine behind port/engine.h: the queue is in Redis, and any number of daemons serve it
+ * at once. Commands are executed by scripts (script.h).
  *
  *     engine.c          the verbs of the port
  *     command.c         commands and their answers
- *     describe.c        metrics, and why Redis does not serve us
- *     fanout.c          commands on topics: one answer out of all partitions
- *     fanout_jobs.c     of the jobs that they show
- *     fanout_topics.c   of what they say of topics
- *     consumers.c       parked reserves: who waits
- *     fetch.c           their requests for jobs
- *     topic_cache.c     what we know of ready jobs
- *     requeue.c         jobs whose consumers have gone
+ *     describe.c        metrics, and the reason why Redis cannot be used
+ *     fanout.c          commands on topics: calls to all partitions
+ *     fanout_jobs.c     … combines their lists of jobs
+ *     fanout_topics.c   … and their counts of topics
+ *     consumers.c       waiting consumers
+ *     fetch.c           reserves jobs for them
+ *     topic_cache.c     what is known of ready jobs
+ *     requeue.c         gives back jobs whose consumers have gone
  *     members.c         which daemons live, and which of them owns a partition
- *     promoter.c        makes due jobs ready in the partitions that are ours
- *     subscription.c    what daemons tell each other through Redis
- *     preflight.c       whether a server is fit to hold a queue
- *     partition_init.c  the first request to a partition
- *     journal_feed.c    gives changes to the journal, in one daemon
- *     journal_restore.c has jobs brought back from it
- *     script_request.c  requests to scripts: sent, sent again, answered once
+ *     promoter.c        makes due jobs ready in this daemon's partitions
+ *     subscription.c    notices between daemons, by publish/subscribe
+ *     preflight.c       checks whether a server can hold a queue
+ *     partition_init.c  opens partitions
+ *     journal_feed.c    passes changes to the journal, in one daemon
+ *     journal_restore.c pushes jobs again from the journal's rows
+ *     script_request.c  calls of scripts: sent, sent again, answered once
  *
- * Below them is client/redis: servers and connections, which are streams of the loop. What Redis
- * answers is read when the loop gathers; `match` and `end` do what follows from it.
+ * Below them is client/redis: servers and connections, which are streams of the loop. Answers of
+ * Redis are read while the loop gathers input, and acted upon in `match` and `end`.
  *
- * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which says that
- * nobody knows; only a parked reserve waits on while Redis is away.
+ * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which means that the
+ * outcome is unknown. Only a parked reserve waits longer while Redis cannot be reached.
  */
 #ifndef LATERD_ENGINE_REDIS_REDIS_H
 #define LATERD_ENGINE_REDIS_REDIS_H
@@ -40,11 +39,11 @@ struct journal_maker;
 struct restore;
 struct journal_control;
 
-/* Where jobs lie whose numbers the server makes, in the order of the words of redis.order. */
+/* The partitions of jobs without a client's id; the values of the key redis.order, in its order. */
 enum redis_order {
-    REDIS_ORDER_AUTO,  /* spread on a cluster, but for topics with settings: else by topic */
-    REDIS_ORDER_TOPIC, /* those of a topic in one partition: their order is exact */
-    REDIS_ORDER_SPREAD /* in all partitions */
+    REDIS_ORDER_AUTO,  /* SPREAD in a cluster, except for topics with settings; else TOPIC */
+    REDIS_ORDER_TOPIC, /* one partition for a topic: the order of its jobs is exact */
+    REDIS_ORDER_SPREAD /* all partitions */
 };
 
 struct redis_options {
@@ -54,65 +53,63 @@ struct redis_options {
     const char *prefix;
     uint32_t partitions;
     enum redis_order order;
-    int64_t timeout_us;
-    unsigned wait_replicas;
-    uint64_t jobs_max; /* in all partitions together */
+    int64_t timeout_us;     /* of a command, see above */
+    unsigned wait_replicas; /* replicas that must have a change before it is answered */
+    uint64_t jobs_max;      /* in all partitions together */
     uint32_t topics_max, waiters_max;
-    uint64_t journal_bytes; /* changes leave entries for the journal, so many bytes; 0: none */
-    int64_t journal_lag_us; /* … of which the oldest is no older; 0: as old as it likes */
-    bool journal_detaches;  /* beyond these it is given up; else pushes are refused */
-    struct journal_maker *journal; /* borrowed; NULL: this daemon writes none */
-    const char *label;             /* by which people know this daemon; borrowed; NULL: none */
+    uint64_t journal_bytes; /* limit of journal entries in bytes; 0: changes leave no entries */
+    int64_t journal_lag_us; /* limit of the age of the oldest entry; 0: none */
+    bool journal_detaches;  /* above a limit the journal is dropped; else pushes are refused */
+    struct journal_maker *journal; /* borrowed; NULL: this daemon writes no journal */
+    const char *label;             /* this daemon's name for people; borrowed; NULL: none */
     bool standby;                  /* it does not serve until redis_engine_serve() */
-    struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */
+    struct loop *loop; /* borrowed; the owner runs its turns, also before there is a server */
 };
 
-/* ---- without waiting: the owner makes turns (the loop's, and the engine port's) ---- */
+/* ---- without waiting: the owner runs turns (of the loop, and of the engine port) ---- */
 
-/* Makes it, and begins to connect. ERR_INVALID, ERR_IO: out_error says why. */
+/* Creates the engine, and begins to connect. ERR_INVALID, ERR_IO: out_error says why. */
 enum err redis_engine_new(const struct redis_options *options, struct redis_engine **out_redis,
                           struct redis_error *out_error) MUST_USE;
 /*
- * Asked after each turn, until it is not ERR_AGAIN: Redis is connected to, and it is looked at
- * whether it is fit to hold a queue. ERR_IO: it cannot be reached; ERR_UNSUPPORTED, ERR_INVALID: it
- * must not be used; out_error says why.
+ * Call it after each turn, until it is not ERR_AGAIN: connecting, and checking whether Redis can
+ * hold a queue. ERR_IO: it cannot be reached; ERR_UNSUPPORTED, ERR_INVALID: it must not be used;
+ * out_error says why.
  */
 enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
 /*
- * Of a standby, which waits to lead in an election: it has its connections, scripts and partitions
- * open, hears what changes, and tells the others that it does not serve, so that none counts on it;
- * it writes no journal, and nothing may be submitted to it. redis_engine_started() is OK when all
- * of that is so, and ERR_AGAIN for as long as Redis cannot be reached. From now on it is as one
- * that was just made: redis_engine_started() is OK when Redis has answered that it serves, and what
- * changed before is known here: one round trip.
+ * Lets a standby serve. A standby waits to lead in an election: its connections and partitions are
+ * open and its scripts loaded, it follows changes, and it tells the other daemons that it does not
+ * serve. It writes no journal, and nothing may be submitted to it. Its redis_engine_started() is OK
+ * when it has reached that state, and ERR_AGAIN while Redis cannot be reached. After this call
+ * redis_engine_started() is ERR_AGAIN again, until Redis has confirmed that it serves and all
+ * earlier changes are known here, which takes one round trip.
  */
 void redis_engine_serve(struct redis_engine *redis);
-/* Says that this daemon goes: others take over what it holds. Nothing is submitted any more. */
+/* Begins to leave: tells the other daemons, which take over what it holds. Nothing may be submitted
+   any more. */
 void redis_engine_leave(struct redis_engine *redis);
-/* Asked after each turn: that was heard, or was waited for long enough. */
+/* Call it after each turn: has that been confirmed, or taken too long? */
 bool redis_engine_left(struct redis_engine *redis);
-/* Tells all who wait, and closes its connections. NULL does nothing. */
+/* Answers all waiting commands, and closes the connections. NULL does nothing. */
 void redis_engine_free(struct redis_engine *redis);
 
-/* ---- waiting, in turns of the loop ---- */
+/* ---- waiting, by running turns of the loop ---- */
 
-/* Makes it and waits until it has started, or cannot: as redis_engine_started. */
+/* redis_engine_new(), then waits until redis_engine_started() is not ERR_AGAIN, and returns it. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;
-/* Waits until a standby serves, or cannot: as redis_engine_started after redis_engine_serve(). */
+/* The same after redis_engine_serve(). */
 enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
-/* Leaves, and returns when it has left: redis_engine_free() may take longer, as it waits for the
-   journal's thread. NULL does nothing. */
+/* redis_engine_leave(), then waits until it has left. NULL does nothing. */
 void redis_engine_stop(struct redis_engine *redis);
-/* Stops, and frees it. NULL does nothing. */
-void redis_engine_close(struct redis_engine *redis);
 
+/* The port; valid until redis_engine_free(). */
 struct engine *redis_engine_port(struct redis_engine *redis);
 
-/* Who brings jobs back from the journal, if it is this daemon that writes it; NULL: this daemon
- * never does. */
+/* Restores jobs from the journal, if this daemon is the one that writes it. NULL: it never is. */
 struct restore *redis_engine_restore(struct redis_engine *redis);
-/* The same, who brings the journal to what the queue holds. */
+/* The journal's health and resync; NULL as above. */
 struct journal_control *redis_engine_journal_control(struct redis_engine *redis);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * With wait_replicas, the answer to a change waits until enough replicas have it: for the WAIT that
- * is sent behind it at the end of the turn, one for all that was sent to the node since the last.
+ * With wait_replicas, the answer to a change waits until enough replicas have the change: until the
+ * WAIT is answered that is sent at the end of the turn, one for all calls to the node since the
+ * last.
  */
 #include "base/log.h"
 #include "client/redis/resp.h"
 #include "engine/redis/script_request_parts.h"
 
 enum {
-    PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
+    PROBE_US = 200 * 1000, /* later calls on the connection wait for it, too */
 };
 
 struct replicas *script_requests_replicas(struct script_requests *calls, const struct node *node)
@@ -15,7 +16,7 @@ struct replicas *script_requests_replicas(struct script_requests *calls, const s
     return &calls->replicas[node - calls->options.topology->nodes];
 }
 
-/* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
+/* Answers the calls that waited for the WAIT, or (`err`) fails them. */
 void replicas_release(struct list *waiting, enum err err)
 {
     struct list pending;
@@ -29,7 +30,7 @@ void replicas_release(struct list *waiting, enum err err)
         struct script_request *call = LIST_ENTRY(pending.next, struct script_request, held);
         list_remove(&call->held);
         if (!call->reply)
-            continue; /* refused, or lost: dealt with there */
+            continue; /* refused or lost, which was handled already */
         redisReply *reply = call->reply;
         call->reply = NULL;
         if (err)
@@ -40,16 +41,17 @@ void replicas_release(struct list *waiting, enum err err)
     }
 }
 
-/* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
+/* Logs once when there are too few replicas, and once when there are enough again, because Redis
+ * itself does not report it. */
 static void report_replicas(struct replicas *replicas, long long have)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
     unsigned wanted = replicas->calls->options.wait_replicas;
     bool few = have < (long long)wanted;
-    if (few == replicas->said)
+    if (few == replicas->shortage_logged)
         return;
-    replicas->said = few;
+    replicas->shortage_logged = few;
     if (few)
         log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
                   (int)name.len, name.at, have, wanted,
@@ -63,10 +65,10 @@ static void waited(struct link_call *on_link, redisReply *reply)
 {
     struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
     struct script_requests *calls = replicas->calls;
-    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
-    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
+    bool is_count = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool enough = is_count && reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
-    if (told)
+    if (is_count)
         report_replicas(replicas, reply->integer);
     replicas_release(&replicas->waiting, enough ? OK : ERR_AGAIN);
     if (reply)

@@ -1,21 +1,21 @@
 /*
- * Invariant: a release is in its partition's `waiting`, or a call to the partition is under way for
- * it (`under_way` counts these) and tells it how it ended.
+ * Invariant: a release is in its partition's `waiting`, or a call for it is under way, counted in
+ * `under_way`, whose answer ends it or puts it back.
  */
 #include "engine/redis/requeue.h"
 
 #include "base/mem.h"
 
 enum {
-    AT_ONCE = 512,         /* under way to one partition */
-    AGAIN_US = 200 * 1000, /* after Redis did not take one */
+    AT_ONCE = 512,         /* releases under way to one partition at most */
+    AGAIN_US = 200 * 1000, /* after a failed release */
 };
 
 struct returning {
     struct redis_requeue *requeue;
     struct list waiting; // release::place
     uint32_t under_way;
-    int64_t again_us;   /* nothing is sent before */
+    int64_t again_us;   /* no release is sent before this time */
     struct timer again; /* armed for that time while something waits */
 };
 
@@ -38,14 +38,14 @@ static struct returning *where(struct redis_requeue *requeue, uint32_t partition
     return &requeue->partitions[partition];
 }
 
-/* The job is back, or the lease was not good any more. */
-static void answered(struct redis_requeue *requeue, const struct script_parts *said)
+/* The job was released, or the lease was not valid any more. */
+static void answered(struct redis_requeue *requeue, const struct script_parts *received)
 {
     struct script_answer answer;
     enum err err =
-        script_read(requeue->options.space, CMD_RELEASE, said, &requeue->scratch, &answer);
+        script_read(requeue->options.space, CMD_RELEASE, received, &requeue->scratch, &answer);
     if (!err && !answer.reply.err)
-        requeue->options.returned(requeue->options.owner, answer.reply.jobs, said->partition);
+        requeue->options.returned(requeue->options.owner, answer.reply.jobs, received->partition);
     arena_reset(&requeue->scratch);
 }
 
@@ -54,21 +54,21 @@ static void done(void *owner, struct script_request *call, enum err err, const s
 {
     struct release *release = owner;
     struct redis_requeue *requeue = release->requeue;
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
-    struct returning *returning = where(requeue, said.partition);
+    struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
+    struct returning *returning = where(requeue, received.partition);
     returning->under_way--;
-    if (err) { /* perhaps it was done: then the next one finds that its lease is no good */
+    if (err) { /* it may have been executed; then the next one finds that the lease is not valid */
         returning->again_us = now_of(requeue) + AGAIN_US;
         list_add_tail(&returning->waiting, &release->place);
     } else {
-        answered(requeue, &said);
+        answered(requeue, &received);
         mem_free(release);
     }
     if (!list_empty(&returning->waiting))
         loop_arm(requeue->options.loop, &returning->again, returning->again_us);
 }
 
-/* False: it has to wait. */
+/* Sends it. False: it must wait. */
 static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
@@ -95,7 +95,7 @@ static bool send(struct release *release, uint32_t partition)
     return true;
 }
 
-/* What waits goes when it is time, or when one of those that are under way is answered. */
+/* Waiting releases are sent at again_us, or when one under way is answered. */
 static void set_timer(struct returning *returning)
 {
     struct loop *loop = returning->requeue->options.loop;

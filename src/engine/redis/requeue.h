@@ -1,11 +1,11 @@
 /*
- * Jobs that go back: whoever had reserved them has gone, so nobody else would ever release them
- * before their ttr ends, which may be hours. So a release is tried until Redis has answered it,
- * however long Redis is away. It names the lease: once the job is back, or its ttr has ended, it
- * does nothing any more, so trying again does no harm.
+ * Releases jobs whose consumers have gone, so that nobody else would release them before their ttr
+ * ends, which may be hours. A release is tried until Redis has answered it, however long Redis
+ * cannot be reached. It names the lease, so that repeating it does no harm: once the job was
+ * released, or its ttr has ended, it does nothing.
  *
- * A connection may go that held any number of jobs: few releases at a time are under way to a
- * partition, so that they do not keep other requests from it; the others wait here.
+ * A closed connection may have held any number of jobs. Only some releases at a time are under way
+ * to a partition, so that they do not delay other requests; the others wait here.
  */
 #ifndef LATERD_ENGINE_REDIS_REQUEUE_H
 #define LATERD_ENGINE_REDIS_REQUEUE_H
@@ -16,7 +16,7 @@ struct redis_requeue_options {
     const struct script_space *space;
     struct script_requests *calls;
     struct loop *loop;
-    /* The job is back. The view is good until this returns. */
+    /* Called when a job was released. The view is borrowed. */
     void (*returned)(void *owner, const struct job_view *job, uint32_t partition);
     void *owner;
 };
@@ -25,20 +25,20 @@ struct redis_requeue {
     struct redis_requeue_options options;
     struct returning *partitions; /* one for each */
     struct arena scratch;
-    bool left; /* nothing is sent any more */
+    bool left; /* redis_requeue_leave() was called */
 };
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options);
 /* After script_requests_fini. */
 void redis_requeue_fini(struct redis_requeue *requeue);
 
-/* A release by number and lease. */
+/* Adds a release, by number and lease. */
 void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
-/* Some jobs are not back yet, as far as we know. */
+/* Are there releases without an answer? */
 bool redis_requeue_is_pending(const struct redis_requeue *requeue);
-/* The daemon is about to say that it has gone, behind which nothing may come: Redis forgets what it
-   keeps for us then, and would keep an answer without end. What waits is sent now, though Redis has
-   just refused some; what is added after this is not, and its ttr has to end. */
+/* Before the daemon reports that it leaves, after which no request may follow: Redis then deletes
+ * the answers that it keeps for us, and would keep a new one forever. Sends the waiting releases
+ * now, even if Redis has just refused some. Later ones are ignored; the jobs' ttr must end. */
 void redis_requeue_leave(struct redis_requeue *requeue);
 
 #endif

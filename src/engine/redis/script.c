@@ -1,6 +1,6 @@
 /*
- * Asks: which script a command becomes, where it goes, and its bytes. One pass, into the buffer
- * that goes out.
+ * Encodes requests: which script executes a command, in which partition, and the request's bytes,
+ * written in one pass to the send buffer.
  */
 #include "base/check.h"
 #include "base/codec.h"
@@ -118,8 +118,8 @@ int64_t script_time_in(const struct script_space *space, uint32_t partition, int
     return there < SCRIPT_FOREVER ? there : SCRIPT_FOREVER - 1;
 }
 
-/* A due time. At once is at once by the partition's clock, too, and not before the last such one.
- */
+/* Converts a due time. A job that is due at once is due at once by the partition's clock, too, and
+ * not before the last such job. */
 static int64_t due_in(const struct script_space *space, const struct script_call *call,
                       int64_t due_us)
 {
@@ -147,7 +147,7 @@ int64_t script_span_in(int64_t us)
     return us < SCRIPT_FOREVER ? us : SCRIPT_FOREVER;
 }
 
-/* ---- where a command goes ---- */
+/* ---- routing ---- */
 
 static enum script_route route_ref(const struct script_space *space, const struct job_ref *ref,
                                    uint32_t *out_partition)
@@ -163,7 +163,7 @@ static enum script_route refuse(enum err *out_err)
     return SCRIPT_REFUSED;
 }
 
-/* No number that Lua has is as late as that, but for "never". */
+/* Is it beyond the range of times in Redis, but not "never"? */
 static bool is_too_late(int64_t due_us)
 {
     return due_us >= SCRIPT_FOREVER && due_us != INT64_MAX;
@@ -179,7 +179,7 @@ static enum script_route route_push(const struct script_space *space, const stru
 {
     struct job_ref ref;
     if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
-        return refuse(out_err); /* too long, or a name that the server may give to another job */
+        return refuse(out_err); /* too long, or of the form of ids that the server gives */
     if (!is_topic(push->topic) || push->content_type.len > CONTENT_TYPE_MAX ||
         push->retry_count > RETRY_STEPS_MAX || push->body.len > UINT32_MAX ||
         push->properties.len > JOB_PROPERTIES_MAX || push->ttr_us < 1)
@@ -254,7 +254,7 @@ static size_t put_length(char *room, size_t at, char mark, size_t length)
     return put(room, at, BYTES("\r\n"));
 }
 
-/* One argument, in pieces. */
+/* Appends one argument, which consists of these pieces. */
 static void add_pieces(struct buf *out, const struct bytes *pieces, size_t count)
 {
     size_t len = 0;
@@ -306,8 +306,8 @@ static void put_bounds(char *request, const struct script_call *call)
     put_u64(request + BOUNDS_AT + 16, (uint64_t)call->queue_us);
 }
 
-/* ARGV[1]: is it sent again, or to where a slot is going ('0' to '3'), the place in the ring of
- * answers, its number, and the bounds of the clock. */
+/* Appends ARGV[1]: '0' to '3' (is it resent, is it sent because of ASK), the place in the ring of
+ * answers, the number, and the bounds of the clock. */
 static void add_request(struct buf *out, const struct script_space *space,
                         const struct script_call *call)
 {
@@ -339,7 +339,7 @@ void script_begin(struct buf *out, const struct script_space *space, const struc
     add_request(out, space, call);
 }
 
-/* The length that a line says, behind its first byte; *at is moved behind the line. */
+/* The number in a line behind its first byte; *at is moved behind the line. */
 static size_t take_length(const char **at, const char *end)
 {
     size_t len = 0;
@@ -350,7 +350,7 @@ static size_t take_length(const char **at, const char *end)
     return len;
 }
 
-/* The request from that word on; word 0 is EVALSHA. */
+/* The rest of the request from this word on; word 0 is EVALSHA. */
 static struct bytes from_word(struct bytes request, uint32_t word)
 {
     const char *at = request.at, *end = request.at + request.len;
@@ -381,7 +381,7 @@ static enum script_kind kind_of(const struct script_joined *join)
     return join->ends ? SCRIPT_END : join->pushes ? SCRIPT_PUSH : SCRIPT_RESERVE;
 }
 
-/* Its own ones, behind the keys. */
+/* How many arguments a request has, without the keys. */
 static uint32_t arguments_of(struct bytes request)
 {
     const char *at = request.at;
@@ -401,7 +401,7 @@ void script_join(struct buf *out, const struct script_space *space,
     const uint32_t counts[JOINED_KINDS] = {join->ends, join->pushes, join->reserves};
     uint32_t count = counts[0] + counts[1] + counts[2], arguments = 0, first = 0;
     bool one_kind = counts[0] == count || counts[1] == count || counts[2] == count;
-    /* The script of reserves knows by the keys how many these are; turn.lua knows it. */
+    /* The script of reserves counts its requests by their keys; turn.lua is given the number. */
     uint32_t keys_of = join->one_partition && !(one_kind && join->reserves) ? 1 : count;
     char kinds[2 * JOINED_KINDS] = {0};
     for (uint32_t kind = 0; kind < JOINED_KINDS; first += counts[kind++]) {
@@ -430,7 +430,7 @@ struct bytes script_pushed_topic(struct bytes request)
     return bytes_of(counted.at + 2, counted.len - 2);
 }
 
-/* Its ARGV[1], to be changed. */
+/* The request's ARGV[1], writable. */
 static char *request_of(char *request, size_t len)
 {
     struct bytes argument = script_argument(bytes_of(request, len), 1);
@@ -464,7 +464,7 @@ void script_set_place(char *request, size_t len, uint32_t place)
 
 /* ---- push ---- */
 
-/* The sum of content type and body. */
+/* The checksum of content type and body. */
 static uint64_t content_sum(struct bytes content_type, struct bytes body)
 {
     uint64_t sum = hash_of(body.at, body.len);
@@ -490,9 +490,9 @@ enum {
         JOB_LONG_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8 + CONTENT_TYPE_MAX
 };
 
-/* What does not change, of a job that is pushed: its forms have the same in their first bytes, the
- * compact and the short one in all before the time of making. Returns how many bytes these are.
- * Which of those two it is the script sees when it knows the number. */
+/* Writes the part of a pushed job's record that does not depend on its number, and returns its
+ * length. All forms have the same first bytes; the compact and the short form agree up to the
+ * creation time. The script chooses between these two when it knows the number. */
 static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, int64_t now_us,
                         bool is_apart, size_t *out_len)
 {
@@ -530,8 +530,8 @@ static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, i
     return JOB_LONG_CREATED;
 }
 
-/* ARGV[4]: what is in no record. Properties with their sum before them, and the length of both
- * before that, if the job has some; its content, if that is apart. */
+/* Appends ARGV[4], the parts outside of the record: properties, if there are any, with their
+ * checksum and the length of both before them; and the content, if it is apart. */
 static void add_apart(struct buf *out, const struct cmd_push *push, bool is_apart)
 {
     char start[2 + JOB_SUM_BYTES];
@@ -550,7 +550,7 @@ static void add_apart(struct buf *out, const struct cmd_push *push, bool is_apar
     add_pieces(out, pieces, count);
 }
 
-/* ARGV[2] to [4]: the record of a new job, but for the time when it is made, and the rest. */
+/* Appends ARGV[2] to [4]: the record of a new job without the creation time, and the rest. */
 static void add_record(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
 {
     char record[RECORD_ROOM];
@@ -578,7 +578,8 @@ static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t byte
     return at + bytes;
 }
 
-/* A place but for what only the script knows: the number at its end, the arrival before that. */
+/* Appends a job's place in a sorted set without the parts that the script adds: the number at its
+ * end, and the arrival before that. */
 static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
 {
     char place[1 + TOPIC_NAME_MAX + 4 + 8];
@@ -590,7 +591,7 @@ static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_
     script_add(out, bytes_of(place, len));
 }
 
-/* The same of its place while it is delayed. */
+/* The same for its place while it is delayed. */
 static void add_delayed_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
 {
     char place[2 + TOPIC_NAME_MAX + 8 + 4];
@@ -602,11 +603,11 @@ static void add_delayed_place(struct buf *out, const struct cmd_push *push, int6
     script_add(out, bytes_of(place, len));
 }
 
-/* Strings that C can make are made here: each that the script made would cost Redis more. */
+/* Strings are made here where possible, because each one made by the script costs Redis time. */
 enum { PAST_BYTES = 7 + 2 + 2, RESTORE_BYTES = 8 + 1 };
 
-/* When it was made and its attempts, of a job that is moved here; which restore, if one brings it,
- * and whether the journal has it; of a new one nothing. */
+/* Writes the creation time and attempts of a job that is imported, and of a restored one which
+ * restore it belongs to and whether the journal has it. Empty for a new job. */
 static struct bytes put_past(char *room, const struct script_space *space,
                              const struct script_call *call, const struct cmd_push *push)
 {
@@ -627,7 +628,7 @@ static struct bytes put_past(char *room, const struct script_space *space,
     return bytes_of(room, len);
 }
 
-/* Its ninth argument has an order of one byte before these. */
+/* The ninth argument is the order (one byte), then put_past(). */
 bool script_pushes_restored(struct bytes request)
 {
     return script_argument(request, 9).len % PAST_BYTES > 8;
@@ -657,17 +658,17 @@ static void ask_push(struct buf *out, const struct script_space *space,
 
 /* ---- one job ---- */
 
-/* ARGV[3] to [5]: the job, by id or by the eight bytes of its number, and the lease. */
+/* Appends ARGV[3] to [5]: the job, by id or by the eight bytes of its number, and the lease. */
 static void add_ref(struct buf *out, const struct cmd_job *job)
 {
     char name[8];
     script_add(out, job->ref.id);
     script_add(out, bytes_of(name, put_big_endian(name, 0, job->ref.seq, sizeof(name))));
-    /* A lease that no double holds is none of ours; nor is this one. */
+    /* Leases above 2^53 - 1 were never given. SCRIPT_FOREVER was not either. */
     script_add_i64(out, job->lease <= SCRIPT_FOREVER ? (int64_t)job->lease : SCRIPT_FOREVER);
 }
 
-/* By which end.lua and change.lua know what to do. */
+/* The operations of end.lua and change.lua. */
 static const char letters[CMD_KINDS] = {
     [CMD_FINISH] = 'f',  [CMD_DELETE] = 'd', [CMD_RESERVE_JOB] = 'v',
     [CMD_RELEASE] = 'l', [CMD_TOUCH] = 't',  [CMD_BURY] = 'b',
@@ -725,7 +726,7 @@ static void ask_change(struct buf *out, const struct script_space *space,
     add_maybe(out, has_due, due_in(space, call, job->due_us));
     add_maybe(out, has_priority, job->priority);
     add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, script_span_in(job->ttr_us));
-    char about[14]; /* as record_of() in scripts/record.lua takes it */
+    char about[14]; /* in the format of record_of() in scripts/record.lua */
     if (has_note) {
         put_u16(about, job->note_code);
         script_add(out, bytes_of(about, 2));
@@ -757,7 +758,7 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
 {
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
     bool configures = cmd->kind == CMD_CONFIGURE_TOPIC;
-    /* script_route() sends no other */
+    /* script_route() allows no other */
     CHECK(subject == CMD_ON_NEW_JOB || subject == CMD_ON_JOB || configures);
     if (cmd->kind == CMD_PUSH)
         ask_push(out, space, call, &cmd->push);

@@ -1,6 +1,6 @@
 /*
- * Asks for what is no command on one job: reserves, and the engine's own calls. script.c has the
- * form of a request.
+ * Encodes requests that are not a command on one job: reserves, and the engine's own calls.
+ * script.c describes the form of a request.
  */
 #include <stdio.h>
 
@@ -200,7 +200,7 @@ static void ask_change_of_settings(struct buf *out, const struct script_space *s
     script_begin(out, space, call, SCRIPT_SETTINGS, 6);
     script_add(out, BYTES("c"));
     script_add(out, topic->topic);
-    if (topic->if_version) /* no version is as high as that: clients may send any */
+    if (topic->if_version) /* larger versions were never given, but clients may send any */
         script_add_i64(out, topic->version <= (uint64_t)SCRIPT_FOREVER ? (int64_t)topic->version
                                                                        : SCRIPT_FOREVER);
     else

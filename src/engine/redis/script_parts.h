@@ -1,8 +1,7 @@
 /*
- * What the files of the scripts share, and nobody else: script.c and script_ask.c ask,
- * script_read.c reads answers, fanout.c makes one answer out of many, server_info.c judges servers,
- * notice_codec.c reads what daemons tell each other, script_text.c holds the texts, sha1.c makes
- * their digests.
+ * Internal declarations: script.c and script_ask.c encode requests, script_read.c decodes answers,
+ * fanout.c combines answers of all partitions, server_info.c checks servers, notice_codec.c decodes
+ * notices between daemons, script_text.c holds the scripts' texts, sha1.c makes their digests.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
@@ -11,45 +10,46 @@
 #include "engine/redis/script.h"
 
 enum {
-    SCRIPT_LAYOUT = 4,     /* raise it when what lies in Redis changes */
-    SCRIPT_BUCKETS = 256,  /* of a partition: scripts/common.lua has it, too */
-    SCRIPT_MADE_BYTES = 7, /* of the time of making in a record, which only the script knows */
-    /* A head's flags, as scripts/common.lua has them: the lease is a connection's; */
+    SCRIPT_LAYOUT = 4,     /* increase it when the layout in Redis changes */
+    SCRIPT_BUCKETS = 256,  /* of a partition; the same in scripts/common.lua */
+    SCRIPT_MADE_BYTES = 7, /* of the creation time in a record, which the script adds */
+    /* Flags of a head, as in scripts/common.lua. The lease belongs to a connection; … */
     SCRIPT_BOUND = 1,
-    SCRIPT_ARRIVAL = 2, /* in order of arrival */
+    SCRIPT_ARRIVAL = 2, /* … the job is in order of arrival */
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_MEMBER_BYTES = 17, /* of an answer to a heartbeat */
     SCRIPT_FIGURES = 18,      /* of a topic */
-    SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
-    SCRIPT_TOPICS_PAGE = 60,  /* each takes some twenty microseconds */
-    SCRIPT_DUE_PAGE = 1000,   /* topics times times: each takes about one */
+    SCRIPT_HEADS_MAX = 1000,  /* jobs shown, kicked or cleared by one call */
+    SCRIPT_TOPICS_PAGE = 60,  /* topics in one call; each takes some twenty microseconds */
+    SCRIPT_DUE_PAGE = 1000,   /* topics * times in one call; each takes about one microsecond */
 };
 
-/* A job as an answer has it; its times are Redis'. */
+/* A decoded job of an answer; without `view`, times are by Redis' clock. */
 struct script_head {
     struct job_view view; /* times by our clock */
-    struct bytes content; /* content type and body, if the answer has these: not checked yet */
+    struct bytes content; /* content type and body, if they are in the answer; not checked yet */
     uint64_t content_sum; /* XXH3 of content type and body */
     bool has_properties;
-    struct bytes properties; /* the same: their sum, and they; empty if the answer has them not */
-    struct bytes last_note, notes; /* as scripts/record.lua has them; or empty */
+    struct bytes properties; /* the same: their checksum and themselves; empty if they are not in
+                                the answer */
+    struct bytes last_note, notes; /* in the format of scripts/record.lua; or empty */
     enum ready_order order;
-    int64_t rank_us;  /* place among the ready, Redis' clock */
-    int64_t since_us; /* BURIED: since when, RESERVED: until when; Redis' clock */
+    int64_t rank_us;  /* rank among the ready jobs */
+    int64_t since_us; /* BURIED: since when; RESERVED: until when */
 };
 
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
 void script_write(struct buf *out, enum script_kind kind);
 
-/* Of a line of Lua, without its end: what is neither indentation nor comment. Borrowed. No string
-   and no comment of a script goes over lines. */
+/* The part of a line of Lua, without its end, that is neither indentation nor comment. Borrowed. In
+ * the scripts, no string and no comment continues on the next line. */
 struct bytes script_code(struct bytes line);
 
-/* From our clock to that of the partition's server, and back. */
+/* Convert a time from our clock to that of the partition's server, and back. */
 int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us);
 int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us);
 
-/* A span of time, no longer than Redis' "never". */
+/* A duration, limited to SCRIPT_FOREVER. */
 int64_t script_span_in(int64_t us);
 
 /* Appends a string in RESP. */
@@ -63,15 +63,17 @@ void script_ask_configure(struct buf *out, const struct script_space *space,
 /* ARGV[index] of such a request: borrowed. */
 struct bytes script_argument(struct bytes request, uint32_t index);
 
-/* `now_us` is the answer's, by our clock: what is due by then is shown as ready. `whole`: the job
- * has its content behind it. */
+/* Decodes a job. `now_us`: the answer's time, by our clock; jobs due by then are shown as ready.
+ * `whole`: the content follows the job. */
 enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
                           int64_t now_us, struct arena *arena,
                           struct script_head *out_head) MUST_USE;
-/* Puts content type, body and properties into the view. ERR_DAMAGED: a checksum does not match. */
+/* Checks content type, body and properties, and adds them to the view. ERR_DAMAGED: a checksum does
+ * not match. */
 enum err script_read_content(struct script_head *head) MUST_USE;
 
-/* The number at the beginning of `text`, at most what fits 64 bits; *text then begins behind it. */
+/* Removes a decimal number from the beginning of *text. False: there is none, or it exceeds 64
+   bits. */
 bool script_take_number(struct bytes *text, uint64_t *out_number);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Reads what the scripts answer. Whatever Redis sends is checked before it is believed: an answer
- * that is not one of ours is ERR_CORRUPT, a body that is not what was pushed ERR_DAMAGED.
+ * Decodes the scripts' answers. Everything is checked: an invalid answer is ERR_CORRUPT, a body
+ * that does not match its checksum ERR_DAMAGED.
  */
 #include "base/codec.h"
 #include "base/hash.h"
@@ -20,7 +20,7 @@ enum {
 
 enum { FIRST_BYTES = 13 }; /* of a topic, in a reserve's answer */
 
-/* Of times and spans: no script of ours gives one beyond. */
+/* Is it a valid time or duration? */
 static bool in_range(uint64_t us)
 {
     return us <= (uint64_t)SCRIPT_FOREVER;
@@ -97,12 +97,12 @@ static uint64_t get_small(const char *at, size_t bytes)
     return number;
 }
 
-/* What a record says, whatever its form. */
+/* A decoded record, of any form. */
 struct record {
     uint8_t form, id_len, topic_len, retry_count, type_len;
     uint32_t priority, delay_s, body_len;
     uint64_t ttr_us, due_us, created_us, content_sum;
-    const char *names; /* topic, id, waits; `part` ends with what is behind them */
+    const char *names; /* topic, id, retry delays */
 };
 
 static void read_compact(const char *at, uint64_t seq, struct record *record)
@@ -147,8 +147,8 @@ static size_t form_bytes(uint8_t form)
     return form & JOB_IS_COMPACT ? JOB_COMPACT_BYTES : JOB_SHORT_BYTES;
 }
 
-/* Takes the record of the job of that number off the part; what is left is its content, or says how
- * long that is. */
+/* Decodes the record of job `seq`, and removes it from the part. The rest is the job's content or,
+ * unless `whole`, the content's length. */
 static enum err take_record(struct bytes *part, uint64_t seq, bool whole, struct record *out_record)
 {
     struct record record = {.form = part->len ? get_u8(part->at) : 0};
@@ -183,7 +183,7 @@ static bool is_state(uint8_t state)
     return state == JOB_DELAYED || state == JOB_RESERVED || state == JOB_BURIED;
 }
 
-/* What has changed since the job was pushed. */
+/* Applies a job's head: what has changed since it was pushed. ERR_CORRUPT. */
 static enum err apply_head(const struct script_space *space, uint32_t partition, const char *at,
                            struct script_head *head)
 {
@@ -212,7 +212,7 @@ static enum err apply_head(const struct script_space *space, uint32_t partition,
     return OK;
 }
 
-/* Takes off what may stand in front of a job: letters, each with a length and so many bytes. */
+/* Removes the optional fields in front of a job: a letter, a length, and so many bytes. */
 static enum err take_front(struct bytes *part, struct script_head *head)
 {
     while (part->len > 3 && part->at[0] >= 'a' && part->at[0] <= 'z') { /* no number begins so */
@@ -245,7 +245,7 @@ static bool read_note(const struct script_space *space, uint32_t partition, stru
     return true;
 }
 
-/* What is left of them: a note that is no note, and what is behind it, are not shown. */
+/* Decodes the notes up to the first invalid one. */
 static void read_notes(const struct script_space *space, uint32_t partition, struct arena *arena,
                        struct script_head *head)
 {
@@ -270,7 +270,7 @@ static void read_notes(const struct script_space *space, uint32_t partition, str
     view->notes = notes;
 }
 
-/* What stands in front of it; number, head if there is one, record. */
+/* The format: optional fields; number; head, if there is one; record. */
 enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
                           int64_t now_us, struct arena *arena, struct script_head *out_head)
 {

@@ -1,6 +1,6 @@
 /*
- * What comes back for requests: an answer is told to who asked, an error says whether the request
- * is sent again, where and when, or fails.
+ * Handles replies to requests: an answer is passed to the owner; by an error the request is sent
+ * again, there or elsewhere, now or later, or fails.
  */
 #include <string.h>
 
@@ -11,14 +11,14 @@
 #include "engine/redis/script_request_parts.h"
 
 enum {
-    RETRY_US = 20 * 1000,      /* "not now" is asked again after this */
-    REOPEN_US = 100 * 1000,    /* a partition with a key of another type is opened again so often */
-    MEND_US = 5 * 1000 * 1000, /* and one after other errors: all its jobs are looked at then */
-    SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
-    CLOCK_UNSURE_US = 2 * 1000,      /* what was longer under way is not counted from its end */
+    RETRY_US = 20 * 1000,      /* after a temporary error */
+    REOPEN_US = 100 * 1000,    /* between openings of a partition with a key of a wrong type */
+    MEND_US = 5 * 1000 * 1000, /* after other errors, until the partition checks all its jobs */
+    LOG_EVERY_US = 10 * 1000 * 1000, /* between log lines of an error */
+    CLOCK_UNSURE_US = 2 * 1000,      /* of a longer round trip only this much counts: see next_us */
 };
 
-/* An answer that nobody needs. */
+/* The call of an answer that is ignored. */
 struct ignored {
     struct link_call call;
 };
@@ -37,17 +37,17 @@ void script_request_expect_nothing(struct node *node)
     link_expect(&node->link, &ignored->call);
 }
 
-/* ---- what was answered ---- */
+/* ---- answers ---- */
 
 int64_t script_request_next_us(const struct script_request *call,
                                const struct script_answer *answer)
 {
-    int64_t told_us = script_request_now(call), wait_us;
-    if (told_us - call->on_link.sent_us > CLOCK_UNSURE_US)
-        told_us = call->on_link.sent_us + CLOCK_UNSURE_US;
+    int64_t answered_us = script_request_now(call), wait_us;
+    if (answered_us - call->on_link.sent_us > CLOCK_UNSURE_US)
+        answered_us = call->on_link.sent_us + CLOCK_UNSURE_US;
     if (answer->next_us == INT64_MAX || !answer->now_us || call->resent ||
         __builtin_sub_overflow(answer->next_us, answer->now_us, &wait_us) ||
-        __builtin_add_overflow(told_us, wait_us, &wait_us))
+        __builtin_add_overflow(answered_us, wait_us, &wait_us))
         return answer->next_us;
     return wait_us;
 }
@@ -79,19 +79,19 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
 
 static void report(struct script_requests *calls, const char *text)
 {
-    if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
+    if (calls->logged_us && calls->options.loop->now_us - calls->logged_us < LOG_EVERY_US)
         return;
-    calls->said_us = calls->options.loop->now_us;
+    calls->logged_us = calls->options.loop->now_us;
     log_event(LOG_ERROR, "redis_error", "error=\"%.200s\" hint=\"%s\"", text,
               failure_hint(bytes_str(text)));
 }
 
-/* The slot is on its way to another node, which may have this partition already. */
+/* The slot is being moved to another node (ASK), which may have the partition's keys already. */
 static void ask_there(struct script_request *call, const struct node *by,
                       const struct failure *failure)
 {
     struct redis_address address = failure->address;
-    if (!address.host[0]) /* "the host that you asked" */
+    if (!address.host[0]) /* an empty host means that of the node which answered */
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     struct node *node = topology_at(call->calls->options.topology, &address);
     if (!node) {
@@ -123,7 +123,7 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         return;
     }
     bool missing = has_words(text, SCRIPT_MISSING);
-    if (missing || has_words(text, "non local key")) /* met between two jobs, perhaps */
+    if (missing || has_words(text, "non local key")) /* some of its jobs may be done */
         script_mark_again(call->request.at, call->request.len);
     if (missing) {
         if (!call->asked &&
@@ -166,7 +166,7 @@ static void refused(struct script_request *call, struct node *node, struct bytes
             script_requests_close(calls, call->id.partition); /* `open` names the key */
         script_request_fail(call, ERR_AGAIN);
         break;
-    case FAILURE_DENIED: /* until somebody gives the right back */
+    case FAILURE_DENIED: /* until the permission is granted again */
         report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_AGAIN);
@@ -195,7 +195,8 @@ void script_requests_halfway(struct script_requests *calls, uint32_t partition)
         loop_arm(calls->options.loop, &at->mend, calls->options.loop->now_us + MEND_US);
 }
 
-/* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
+/* It is unknown whether the script ran: sends the same request again or, after the deadline, fails
+   with ERR_AGAIN. */
 void script_request_lost(struct script_request *call)
 {
     struct script_requests *calls = call->calls;

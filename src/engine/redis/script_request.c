@@ -1,8 +1,8 @@
 /*
- * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
- * and the answer is in; in `unsent`, `roomless` or a node's group exactly while no connection has
- * it and no reply is held; in `roomless` while all places of the ring are taken, in a group until
- * the turn's end.
+ * Invariants: a call is in its partition's `calls` until done() was called or it was dropped, and
+ * its answer has come. It is in `unsent`, `roomless` or a node's group exactly while it is on no
+ * connection and no reply is held; in `roomless` while all places of the ring are taken; in a group
+ * until the turn's end.
  */
 #include "engine/redis/script_request_parts.h"
 
@@ -14,8 +14,8 @@
 
 enum {
     SLICE_BYTES =
-        256 * 1024,    /* of what has waited, sent in a turn: to send a MiB takes milliseconds */
-    CALL_BYTES = 1024, /* a call counts as so many more */
+        256 * 1024,    /* waiting bytes that a turn sends at most: a MiB takes milliseconds */
+    CALL_BYTES = 1024, /* added for each call */
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
 };
@@ -28,8 +28,8 @@ static void request_open(const struct partition *partition)
     calls->options.to_open(calls->options.owner, (uint32_t)(partition - calls->partitions));
 }
 
-/* The lowest free place is the one used last: in Redis its answer is overwritten, which costs less
- * than one more, and so few are kept as there were calls at once. False: all are taken. */
+/* Takes the lowest free place. Its old answer in Redis is overwritten, which costs less than a new
+ * one, so that Redis keeps as few answers as there were calls at once. False: all are taken. */
 static bool ring_take(struct partition *partition, uint32_t *out_place)
 {
     uint32_t words = partition->places / 64;
@@ -70,7 +70,7 @@ void script_request_wait(struct script_request *call, int64_t for_us)
         loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
 }
 
-/* Who waits for a place gets the free ones, first come first served. */
+/* Gives free places to the calls that wait for one, in their order. */
 static void share_places(struct partition *partition)
 {
     uint32_t place;
@@ -127,8 +127,8 @@ void script_request_finish(struct script_request *call, enum err err, const stru
         call->done(owner, call, err, parts, count);
 }
 
-/* What is given up may still be done, by a server that is late. Its answer must not take the place
- * of a newer one, so these begin elsewhere in the ring. */
+/* A late server may still execute a call that has failed. Its answer must not overwrite that of a
+ * newer call, so these start elsewhere in the ring. */
 static void leave_place(const struct script_request *call)
 {
     if (call->resent && has_place(call))
@@ -197,7 +197,7 @@ void script_request_is_sent(struct script_request *call, struct node *node)
     if (calls->options.wait_replicas && call->changes)
         list_add_tail(&replicas->gathered, &call->held);
     if (call->probes)
-        replicas->probe = replicas->said;
+        replicas->probe = replicas->shortage_logged;
 }
 
 void script_request_send_to(struct script_request *call, struct node *node)
@@ -234,7 +234,7 @@ static bool try_to_send(struct script_request *call)
     struct partition *partition = script_request_partition(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
     if (!node || (partition->open_at != node && !call->urgent))
-        return false; /* when there is, send_waiting() is called */
+        return false; /* send_waiting() is called later */
     if (call->retry_at_us > script_request_now(call)) {
         loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
         return false;
@@ -252,7 +252,7 @@ static bool try_to_send(struct script_request *call)
     return true;
 }
 
-/* True: all that waits was tried. False: the slice is over before. */
+/* Tries to send the waiting calls. False: slice_left was used up before. */
 static bool send_some(struct partition *partition)
 {
     struct script_requests *calls = partition->requests;
@@ -269,8 +269,8 @@ static bool send_some(struct partition *partition)
     return true;
 }
 
-/* After a connection was lost there may be many MiB: what is behind is sent in slices, one a turn,
- * in its order, and what is new waits behind it. */
+/* After a lost connection many MiB may wait. They are sent in bounded parts, one a turn, in their
+ * order, and new calls wait behind them. */
 static void send_slice(struct script_requests *calls)
 {
     struct loop *loop = calls->options.loop;
@@ -321,8 +321,8 @@ void script_requests_flush(struct script_requests *calls)
 
 /* ---- deadlines ---- */
 
-/* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
- */
+/* Fails expired calls that were not sent; calls on_timeout() or done() for those that were. Calls
+ * are in the order of their deadlines. */
 static void give_up_old(struct timer *timer)
 {
     struct partition *partition = LIST_ENTRY(timer, struct partition, deadline);
@@ -335,7 +335,7 @@ static void give_up_old(struct timer *timer)
             loop_arm(loop, timer, call->deadline_us);
             return;
         }
-        bool roomless = call->in_ring && !has_place(call); /* nobody can have done it */
+        bool roomless = call->in_ring && !has_place(call); /* it cannot have been executed */
         if (call->at_most_once && !roomless) {
             if (call->on_timeout)
                 call->on_timeout(call->owner);
@@ -349,7 +349,7 @@ static void give_up_old(struct timer *timer)
     }
 }
 
-/* The timer is armed for the oldest that has one, or for one that was answered meanwhile. */
+/* The timer is armed for the oldest call, or for one that was answered meanwhile. */
 static void set_deadline(struct script_request *call)
 {
     struct loop *loop = call->calls->options.loop;
@@ -359,7 +359,7 @@ static void set_deadline(struct script_request *call)
         loop_arm(loop, &partition->deadline, call->deadline_us);
 }
 
-/* ---- what the engine does ---- */
+/* ---- calls of the engine ---- */
 
 void script_requests_init(struct script_requests *calls,
                           const struct script_requests_options *options)
@@ -467,9 +467,10 @@ void script_requests_node_ready(struct script_requests *calls, struct node *node
 {
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         if (calls->partitions[i].open_at == node)
-            script_requests_close(calls, i); /* it may have lost them, or be another server */
+            script_requests_close(calls,
+                                  i); /* the server may have lost its data, or be another one */
     }
-    /* Answers of the connection before: no WAIT on this one speaks for them. */
+    /* A WAIT on the new connection does not cover answers of the old one. */
     replicas_release(&script_requests_replicas(calls, node)->gathered, ERR_AGAIN);
     script_requests_load(calls, node);
     script_requests_moved(calls);
@@ -489,7 +490,7 @@ bool script_requests_is_open(const struct script_requests *calls, uint32_t parti
 bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_t partition)
 {
     const struct node *node = script_requests_node(calls, partition);
-    return node && calls->replicas[node - calls->options.topology->nodes].said;
+    return node && calls->replicas[node - calls->options.topology->nodes].shortage_logged;
 }
 
 void script_requests_open(struct script_requests *calls, uint32_t partition,

@@ -113,7 +113,7 @@ static void add_format(struct buf *out, const struct head_field *first,
     buf_add_char(out, '\'');
 }
 
-/* Takes `end` off the word. False: it does not end so. */
+/* Removes the suffix `end` from the word. False: it does not end with it. */
 static bool takes_end(struct bytes *word, struct bytes end)
 {
     if (word->len < end.len || memcmp(word->at + word->len - end.len, end.at, end.len) != 0)
@@ -122,7 +122,7 @@ static bool takes_end(struct bytes *word, struct bytes end)
     return true;
 }
 
-/* What stands for HEAD.word: see job_head.h. A word that means nothing is a bug of the scripts. */
+/* Appends the replacement of HEAD.word: see job_head.h. An unknown word is a bug in the scripts. */
 static void add_word(struct buf *out, const struct head_list *list, struct bytes word)
 {
     const struct bytes between = BYTES("_TO_");
@@ -151,7 +151,7 @@ static bool in_word(char c)
     return (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* The list whose words the text before this point begins; NULL: it is another point. */
+/* The list whose name (HEAD and the like) stands before this point; NULL: none does. */
 static const struct head_list *list_before(const char *text, const char *point)
 {
     for (size_t i = 0; i < LISTS; i++) {
@@ -179,7 +179,7 @@ static void add_code(struct buf *out, struct bytes code)
     buf_add(out, done, (size_t)(end - done));
 }
 
-/* ---- what of a file is sent ---- */
+/* ---- removing comments and indentation ---- */
 
 struct bytes script_code(struct bytes line)
 {
@@ -196,9 +196,9 @@ struct bytes script_code(struct bytes line)
         } else if (*at == '\'' || *at == '"') {
             quote = *at;
         } else if (*at == '[' && at + 1 < end) {
-            CHECK(at[1] != '[' && at[1] != '='); /* a string that has other quotes */
+            CHECK(at[1] != '[' && at[1] != '='); /* strings with other quotes are not supported */
         } else if (*at == '-' && at + 1 < end && at[1] == '-') {
-            CHECK(end - at == 2 || at[2] != '['); /* it would go on in the next line */
+            CHECK(end - at == 2 || at[2] != '['); /* nor are comments of several lines */
             break;
         }
     }
@@ -217,7 +217,7 @@ static void add_text(struct buf *out, struct bytes text)
     CHECK(at == end);
 }
 
-/* Its arguments: where the keys and the arguments of one request begin, and how many these are. */
+/* Arguments: the indexes where the keys and the arguments of a request begin, and their number. */
 static const char begin_other[] =
     "local function other(keys, base, count)\n"
     "local KEYS, ARGV = KEYS, ARGV\n"
@@ -229,7 +229,7 @@ static const char begin_other[] =
     add_text((out), bytes_of(script_##name##_text, (uintptr_t)script_##name##_text_end -           \
                                                        (uintptr_t)script_##name##_text))
 
-/* Does it change jobs, so that it has the journal's entries to write? */
+/* Does it change jobs, so that it must make journal entries? */
 static bool enters(enum script_kind kind)
 {
     switch (kind) {
@@ -252,19 +252,19 @@ static bool enters(enum script_kind kind)
     case SCRIPT_SETTINGS:
     case SCRIPT_JOURNAL:
     case SCRIPT_RESTORE:
-    case SCRIPT_TURN: /* it consists of others */
+    case SCRIPT_TURN: /* its parts have it */
     case SCRIPT_COUNT: break;
     }
     return false;
 }
 
-/* Has it a short way for the common case, and is it one of those that turn.lua consists of? */
+/* Does it have a fast path for the common case, and is it part of turn.lua? */
 static bool is_hot(enum script_kind kind)
 {
     return kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
 }
 
-/* What a script needs behind clock.lua, and what it does. */
+/* Appends the script's own file, and the shared files that it needs behind clock.lua. */
 static void add_body(struct buf *out, enum script_kind kind)
 {
     if (kind == SCRIPT_RESERVE)
@@ -272,7 +272,7 @@ static void add_body(struct buf *out, enum script_kind kind)
     if (is_hot(kind))
         buf_add_str(out, begin_other);
     ADD(out, common);
-    if (kind != SCRIPT_HEARTBEAT) { /* it is about no job */
+    if (kind != SCRIPT_HEARTBEAT) { /* it has no job */
         ADD(out, record);
         ADD(out, notify);
     }

@@ -1,6 +1,6 @@
 /*
- * Is a server fit for us? Reads the texts that Redis and its relatives tell of themselves; a field
- * that is missing is taken for the worst.
+ * Checks by the text of INFO whether a server can be used. A missing field counts as the worst
+ * value.
  */
 #include "client/redis/info.h"
 #include "engine/redis/script_parts.h"
@@ -21,11 +21,11 @@ static bool has(struct bytes text, struct bytes name, struct bytes value)
     return bytes_eq(redis_info_field(text, name), value);
 }
 
-/* What the server is: "standalone", "cluster" or "sentinel". */
+/* Is the server's mode "standalone", "cluster" or "sentinel", as `mode` says? */
 static bool is_mode(struct bytes info, struct bytes mode)
 {
     return has(info, BYTES("redis_mode"), mode) ||
-           has(info, BYTES("server_mode"), mode); /* as Valkey names it */
+           has(info, BYTES("server_mode"), mode); /* Valkey's name of the field */
 }
 
 struct bytes script_evicting_policy(struct bytes info)
@@ -39,7 +39,7 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
 {
     const char *reason = NULL;
     bool member = script_is_cluster(info);
-    /* Not yet taken into the cluster, or taken out of it: another may know more. */
+    /* It has not joined the cluster yet, or was removed from it: another node may know more. */
     bool alone = member && has(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
     if (!is_at_least_6_2(redis_info_field(info, BYTES("redis_version"))))
         reason = "the server is older than Redis 6.2";

@@ -83,8 +83,8 @@ static void take_away(struct settings_sync *sync, struct known_settings *known, 
 /* ---- pages ---- */
 
 /*
- * What a page says of a topic. A change of ours that was answered after the page was asked for is
- * newer than the page, unless it says otherwise.
+ * Applies a page's entry. A change of ours that was answered after the page was requested is newer,
+ * unless the page has a higher version.
  */
 static void take_one(struct settings_sync *sync, struct bytes topic, uint64_t version,
                      struct bytes settings)
@@ -94,7 +94,7 @@ static void take_one(struct settings_sync *sync, struct bytes topic, uint64_t ve
     if (known)
         known->round = sync->round;
     if (newer && !settings.len)
-        sync->stale = true; /* which was first? */
+        sync->stale = true; /* the order of the two is unknown */
     else if (newer && version < known->version)
         return;
     else if (!settings.len && known)
@@ -112,7 +112,7 @@ static void take_page(struct settings_sync *sync, const struct script_settings *
     }
 }
 
-/* All was gone through: what was not met is no more there, if we have not set it meanwhile. */
+/* All pages were read: removes settings that were in none, unless we have set them meanwhile. */
 static void end_walk(struct settings_sync *sync)
 {
     struct list *next;
@@ -166,16 +166,16 @@ static void fetched(struct settings_sync *sync, const struct script_settings *pa
         ask(sync);
 }
 
-/* A page that does not come is asked for again after the next heartbeat. */
+/* A page that fails is requested again after the next heartbeat. */
 static void answered(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
     struct settings_sync *sync = owner;
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_settings page;
     sync->asked = false;
     if (!err)
-        err = script_read_settings(&said, sync->walks, &page);
+        err = script_read_settings(&received, sync->walks, &page);
     if (err) {
         sync->stale = sync->stale || sync->walks;
         sync->walks = false;
@@ -197,7 +197,7 @@ static void ask(struct settings_sync *sync)
     script_requests_send(call, sync, answered);
 }
 
-/* ---- what the engine does ---- */
+/* ---- calls of the engine ---- */
 
 void settings_sync_init(struct settings_sync *sync, const struct settings_sync_options *options)
 {
@@ -235,8 +235,8 @@ bool settings_sync_is_whole(const struct settings_sync *sync)
     return sync->loaded && !sync->asked;
 }
 
-/* The key stays when the last settings are taken away, so where there were changes and are none any
- * more it was deleted or evicted: nothing has been opened again, which would make all doubtful. */
+/* The key stays when the last settings are removed. So if there were changes and now are none, the
+ * key was deleted or evicted, because opening the partition again would have been noticed. */
 static void see_loss(struct settings_sync *sync, uint64_t changes)
 {
     bool lost = changes == 0 && (sync->lost || (sync->changes > 0 && !sync->stale));
@@ -255,7 +255,7 @@ void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
     if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)
         return;
     see_loss(sync, changes);
-    if (changes == 0 && list_empty(&sync->all)) { /* there never were any */
+    if (changes == 0 && list_empty(&sync->all)) { /* there were no settings before either */
         sync->loaded = true;
         sync->stale = false;
         sync->changes = 0;
@@ -269,7 +269,7 @@ void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
 void settings_sync_opened(struct settings_sync *sync)
 {
     sync->stale = true;
-    sync->lost = false; /* Redis has what it has */
+    sync->lost = false; /* the loss is accepted */
 }
 
 void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint64_t version,

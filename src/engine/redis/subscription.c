@@ -202,7 +202,8 @@ static struct bytes text_of(const redisReply *reply)
     return reply->type == REDIS_REPLY_STRING ? bytes_of(reply->str, (size_t)reply->len) : BYTES("");
 }
 
-static void said(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
+static void message_received(struct link_callbacks *callbacks, struct link *link,
+                             const redisReply *reply)
 {
     struct listener *listener = LIST_ENTRY(callbacks, struct listener, callbacks);
     struct subscription *subscription = listener->subscription;
@@ -318,7 +319,7 @@ void subscription_init(struct subscription *subscription,
         struct link_options link = options->link;
         *listener = (struct listener){
             .subscription = subscription,
-            .callbacks = {.up = went_up, .down = went_down, .message = said},
+            .callbacks = {.up = went_up, .down = went_down, .message = message_received},
             .alive.expired = check_alive,
         };
         link.callbacks = &listener->callbacks;

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { KNOWN_KEPT = 1 << 20 }; /* of 32 bytes, each of a topic in a partition */
+enum { KNOWN_KEPT = 1 << 20 }; /* hints of 32 bytes: one for each topic and partition */
 
 struct bytes topic_name(const struct topic *topic)
 {
@@ -103,7 +103,7 @@ void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic)
     list_add_tail(&topic_cache->idle, &topic->idle);
 }
 
-/* ---- what is known ---- */
+/* ---- hints ---- */
 
 int rank_compare(struct script_rank a, struct script_rank b)
 {
@@ -140,8 +140,8 @@ void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest
                           .notified_alone = hint->notified_alone};
 }
 
-/* It stands beside the first, or before it; or it is the first one. Behind a new first one what was
- * counted before may stand too far, all but the first of these. */
+/* Counts a job that was seen beside the first, before it, or as the first one. After a new first
+ * job those counted before may not be close to it, except the former first. */
 static void see_another(struct hint *hint, struct script_rank rank, bool became)
 {
     bool first = rank_compare(rank, hint->first) < 0;
@@ -183,7 +183,7 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
                               .notified_alone = hint->notified_alone};
         break;
     case UNKNOWN:
-    case NOTICED: break; /* there may be better ones */
+    case NOTICED: break; /* there may be better jobs */
     case READY: see_another(hint, rank, became); break;
     }
 }

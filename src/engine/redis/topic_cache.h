@@ -1,16 +1,16 @@
 /*
- * What a daemon knows of the topics that its consumers ask for: for each partition, whether ready
- * jobs may be there.
+ * A cache of topics that consumers of this daemon reserve from: whether each partition may have
+ * ready jobs.
  *
- *     EMPTY    it has none, and a mark is left there: a notice comes with the next one, to us or
- *              to another daemon that waits
- *     TAKEN    we took the last one, and left no mark: who waits has to ask once more
- *     UNKNOWN  nobody has asked yet
- *     NOTICED  a notice came: it has some, or had until another daemon was quicker
- *     READY    it has some, and we know where the first one stands
+ *     EMPTY    it has none, and we left a mark: the next ready job causes a notice to us, or to
+ *              another daemon that waits
+ *     TAKEN    we took the last one, and left no mark: waiting consumers need one more call
+ *     UNKNOWN  no call was made yet
+ *     NOTICED  a notice came: it has some, unless another daemon took them
+ *     READY    it has some, and the rank of the first is known
  *
- * A topic that nobody asks for any more is kept for a while, the longest idle is forgotten first:
- * it is UNKNOWN next time.
+ * A topic without consumers stays in the cache for some time; the one idle for longest is dropped
+ * first, and is UNKNOWN afterwards.
  */
 #ifndef LATERD_ENGINE_REDIS_TOPIC_CACHE_H
 #define LATERD_ENGINE_REDIS_TOPIC_CACHE_H
@@ -22,23 +22,22 @@
 
 enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
-/* Jobs of one priority whose ranks differ by no more are close: of several consumers who wait it
- * does not matter which one gets the earlier one. Between two jobs that such consumers get the
- * bound is twice that: the later one is close to its partition's first job, and that one is close
- * to the best of all partitions. */
+/* Jobs of one priority whose ranks differ by no more than this are close: it does not matter which
+ * of several waiting consumers gets the earlier one. Two jobs that such consumers get may differ by
+ * twice as much: each is close to its partition's first job, which is close to the best of all. */
 enum { RANK_CLOSE_US = 50 * 1000 };
 
 struct hint {
-    struct script_rank first; /* READY: of the first job, unless others have changed it since */
-    int64_t at_us;            /* READY, TAKEN, EMPTY: since when we know */
+    struct script_rank first; /* READY: of the first job, unless other daemons have changed it */
+    int64_t at_us;            /* READY, TAKEN, EMPTY: the time of that knowledge */
     uint8_t what;             /* enum hint_kind */
-    uint8_t close_jobs;       /* READY: jobs that we know of which are close to the first, with it;
-                                 others may have taken some. 255: or more */
-    bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
-    bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
-    bool shared;              /* EMPTY: others wait there, too, and may be told instead of us */
-    bool notified_alone;      /* of a ready job there: it is taken, or passed on */
-    bool failed;              /* the last call there: whether there are jobs is not known */
+    uint8_t close_jobs;       /* READY: known jobs that are close to the first, including it; other
+                                 daemons may have taken some. 255: or more */
+    bool stale_answer;        /* a job became ready since the call: its answer "none" is outdated */
+    bool only_hint;           /* EMPTY: our mark is a SCRIPT_MARK_HINT */
+    bool shared;              /* EMPTY: others wait there, too, and may get the notice instead */
+    bool notified_alone;      /* only we were notified of a ready job: take it, or pass it on */
+    bool failed;              /* the last call failed: whether there are jobs is unknown */
 };
 
 struct topic {
@@ -46,9 +45,9 @@ struct topic {
     uint8_t name_len;
     uint32_t number;    /* in topic_cache::all */
     struct hint *hints; /* for each partition */
-    int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
+    int64_t again_us;   /* when all becomes UNKNOWN: a pause ends, or a failed call is repeated */
     struct list groups; // place::in_topic
-    struct list idle;   // topic_cache::idle, while no group asks for it
+    struct list idle;   // topic_cache::idle, while it has no groups
     struct list notified_alone; // consumers::notified_alone, while one of its hints is
     uint64_t waiters;
     uint64_t parked;          /* of these, who wait for a job */
@@ -64,20 +63,21 @@ struct topic_cache {
 };
 
 void topic_cache_init(struct topic_cache *topic_cache, uint32_t partitions);
-/* No topic has groups any more. */
+/* When no topic has groups any more. */
 void topic_cache_fini(struct topic_cache *topic_cache);
 
 struct topic *topic_cache_find(const struct topic_cache *topic_cache,
                                struct bytes name); /* or NULL */
-/* Makes it if need be: it is for a group then. */
+/* Gets the topic for a group; creates it if it is not there. */
 struct topic *topic_cache_need(struct topic_cache *topic_cache, struct bytes name);
-/* No group asks for it any more. */
+/* The topic has no groups any more: it becomes idle. */
 void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic);
 
 struct bytes topic_name(const struct topic *topic);
 /* A notice: a job became ready in the partition. */
 void topic_notice(struct topic *topic, uint32_t partition);
-/* The same, but it is no stale_answer to a reserve that is answered after this. */
+/* The same by a promote of ours. Does not set `stale_answer`: answers that come after this one are
+ * of later calls. */
 void topic_promoted(struct topic *topic, uint32_t partition);
 /* What a reserve has left, as its answer says. */
 struct topic_rest {
@@ -92,19 +92,18 @@ struct topic_rest {
  * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
 void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,
                 int64_t now_us);
-/* A ready job was seen there; `became`: it is so by what we did, so there is one more than before
- * (not: it was there already, or has replaced one). It is no stale_answer to a reserve that is
- * answered after this. */
+/* A ready job was seen there. `became`: our request made it ready, so there is one more than before
+ * (it neither was there already, nor replaced one). Does not set `stale_answer`, as above. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
                int64_t now_us);
-/* What we know is worth nothing: our marks may be gone. Which calls failed stays known, and that we
- * alone were told of a job: nobody else takes it before we have passed that on. */
+/* Sets UNKNOWN, because our marks may be gone. Keeps `failed`, and `notified_alone`: no other
+ * daemon takes that job before it is passed on. */
 void topic_forget(struct topic *topic, uint32_t partitions);
 void topic_forget_at(struct topic *topic, uint32_t partition);
 
-/* Below 0: a stands before b. */
+/* Below 0: a comes before b. */
 int rank_compare(struct script_rank a, struct script_rank b);
-/* `later` does not stand before `first`, and is close to it. */
+/* Is `later` not before `first`, and close to it? */
 bool rank_is_close(struct script_rank first, struct script_rank later);
 
 #endif

@@ -8,7 +8,9 @@ static struct waiting_engine *self(const struct engine *engine)
     return (struct waiting_engine *)(void *)(uintptr_t)engine; /* its first member */
 }
 
-const char *waiting_why(struct waiting_engine *waiting)
+/* "the leader is http://…", why there is none, or the progress: a clause, valid until the next
+   call. */
+static const char *reason_of(struct waiting_engine *waiting)
 {
     struct member_view view;
     if (waiting->recovers)
@@ -44,8 +46,7 @@ static enum err health(const struct engine *engine)
 
 static enum submitted submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
 {
-    struct reply reply = {
-        .err = health(engine), .kind = cmd->kind, .why = waiting_why(self(engine))};
+    struct reply reply = {.err = health(engine), .kind = cmd->kind, .why = reason_of(self(engine))};
     if (ticket)
         ticket->answered(ticket, &reply);
     return SUBMIT_ANSWERED;
@@ -72,7 +73,7 @@ static void observe_settings(struct engine *engine, struct settings_observer *ob
 static void describe(const struct engine *engine, struct metric_sink *sink)
 {
     if (sink->reason)
-        sink->reason(sink, waiting_why(self(engine)));
+        sink->reason(sink, reason_of(self(engine)));
     if (sink->fact)
         sink->fact(sink, &(struct fact){.name = "engine", .type = FACT_TEXT, .text = "waiting"});
 }

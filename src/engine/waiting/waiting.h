@@ -23,8 +23,4 @@ void waiting_init(struct waiting_engine *waiting, const struct member *member, c
 /* Sets the progress of the recovery, a text (borrowed); NULL: it waits to lead again. */
 void waiting_recovers(struct waiting_engine *waiting, const char *how_far);
 
-/* "the leader is http://…", why there is none, or the progress: a clause, valid until the next
-   call. */
-const char *waiting_why(struct waiting_engine *waiting);
-
 #endif

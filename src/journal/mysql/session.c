@@ -229,9 +229,11 @@ static enum link_result run_words(struct link *link, const char *words)
 }
 
 /*
- * Looks and writes as one step. Of two queues that begin in the same empty tables each would else
- * see no other: so, each locks the gap that the other wants to insert into, and the database ends
- * one of them as a deadlock. That one looks again. `moved`: when it was moved last; NULL: never.
+ * Reads and writes in one transaction. Otherwise, of two queues that begin in the same empty
+ * tables, neither would see the other: each locks the gap that the other inserts into, and the
+ * database ends one of them as a deadlock, which reads again.
+ *
+ * `moved`: when it was moved last; NULL: never.
  */
 static enum link_result make_cursor(struct link *link, const struct journal_begin *begin,
                                     const struct session_cursor *cursor,

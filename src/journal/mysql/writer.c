@@ -223,7 +223,7 @@ static enum link_result retake(struct writer *writer, struct session_refusal *re
 }
 
 /* After a lost connection: finds out which of the held batches the database has. */
-static enum link_result go_on(struct writer *writer, struct session_refusal *refusal)
+static enum link_result continue_cursor(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false;
@@ -339,10 +339,10 @@ static enum link_result connect_once(struct writer *writer, struct session_refus
     enum link_result result = link_open(&writer->link, &writer->link_options);
     if (result == LINK_DONE && !ends_untaken(writer))
         result = session_check_tables(&writer->link, writer->begin.streams > 0, refusal);
-    if (ends_untaken(writer)) /* asked last: each query before may have taken long */
+    if (ends_untaken(writer)) /* checked last, because each query before may have taken long */
         return LINK_AWAY;
     if (result == LINK_DONE)
-        result = taken ? go_on(writer, refusal) : begin_cursor(writer, refusal);
+        result = taken ? continue_cursor(writer, refusal) : begin_cursor(writer, refusal);
     return result == LINK_DONE ? begin_writing(writer, !taken) : result;
 }
 
@@ -382,7 +382,7 @@ static bool take(struct writer *writer, bool *out_idle)
         writer->inbox_records -= batch_of(node)->records;
         queue_add(&writer->held, node);
     }
-    writer->inbox_since_us = now_us - GROUP_US; /* what is left has waited long enough */
+    writer->inbox_since_us = now_us - GROUP_US; /* the rest has waited long enough */
     unlock(writer);
     regroup(writer); /* decodes them: the loop must not wait for that */
     return !over;

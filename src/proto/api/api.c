@@ -116,7 +116,7 @@ void api_problem_of(struct problem *problem, const struct api_limits *limits,
     api_problem_set(problem, api_status(err), err_name(err), "", err_text(err));
     if (limit)
         api_problem_addf(problem, "; the limit is %llu", (unsigned long long)limit);
-    if (reply->why && err == ERR_AGAIN) /* it says more than the usual text, and needs the room */
+    if (reply->why && err == ERR_AGAIN) /* it is more precise than the usual text, and longer */
         api_problem_set(problem, problem->status, problem->code, "", "not now, try again");
     problem->err = err;
     if (reply->why) {
@@ -272,9 +272,9 @@ static bool decode_page(const struct http_request *request, struct call *call)
 }
 
 /*
- * Refuses changes that a web page of another origin asks for. Such a page may read what the browser
- * lets it read, but change nothing: a browser sends simple requests to any address without asking,
- * also to a local server. In the root dialects every call changes something, also GET.
+ * Refuses changes requested by a web page of another origin. Such a page may read what the browser
+ * lets it read, but change nothing: a browser sends simple requests to any address without a
+ * preflight, also to a local server. In the root dialects every call changes something, also GET.
  */
 static bool refuse_cross_site(const struct http_request *request, bool is_v1, struct call *call)
 {

@@ -51,16 +51,16 @@ enum call_kind {
     CALL_BATCH,  /* many commands of one kind; see api_batch_next */
     CALL_CLEAR,  /* `cmd` (CLEAR_TOPIC of all states, or REMOVE_TOPIC) takes several commands, one
                     after another: first CLEAR_TOPIC of each state; api_reply writes the sum */
-    CALL_REPLAY, /* `replay`: buried jobs of a topic that match are kicked, page after page;
-                    api_replay_reply writes what was done */
-    CALL_TEST, /* `cmd` is a PUSH that is not pushed: its body goes to the target of its topic now,
-                  and api_test_reply writes what came back */
-    CALL_LIST, /* `cmd` is a LIST whose jobs are shown with their properties: each is got, and
-                    api_list_reply writes them all */
-    CALL_DELETE,    /* `cmd` is a DELETE; the server asks a journal, if there is one, whether a job
-                       that is not there has finished, which is an error then */
-    CALL_RESYNC,    /* begins a resync, which makes the journal match the queue */
-    CALL_RESTORE,   /* `restore`: restores jobs from the journal; api_restored writes the counts */
+    CALL_REPLAY, /* `replay`: kicks the matching buried jobs of a topic, page after page;
+                  * api_replay_reply writes the result */
+    CALL_TEST, /* `cmd` is a PUSH that is not executed: its body is sent to the topic's target now,
+                * and api_test_reply writes the outcome */
+    CALL_LIST, /* `cmd` is a LIST whose jobs are shown with their properties: each is read by a GET,
+                * and api_list_reply writes them all */
+    CALL_DELETE,  /* `cmd` is a DELETE; if the job does not exist and there is a journal, the server
+                   * looks up whether it has  finished, which is an error then */
+    CALL_RESYNC,  /* begins a resync, which makes the journal match the queue */
+    CALL_RESTORE, /* `restore`: restores jobs from the journal; api_restored writes the counts */
     CALL_CLEAR_ALL, /* deletes all jobs; api_cleared writes the count */
     CALL_PROBLEM,   /* the request is refused: `problem` */
     CALL_HEALTHZ,   /* the server answers these itself */
@@ -76,7 +76,7 @@ enum call_kind {
 
 /* What api_reply needs to write the response; kept by the session, owns nothing. */
 struct response_format {
-    const struct api_limits *limits; /* whose values errors name; NULL: none. Borrowed */
+    const struct api_limits *limits; /* shown in errors; NULL: none. Borrowed */
     uint8_t dialect;                 /* enum api_dialect, or DIALECT_COUNT for /v1 */
     uint8_t cmd;                     /* enum cmd_kind */
     bool close;
@@ -87,7 +87,7 @@ struct response_format {
 
 struct problem {
     int status;        /* HTTP status in /v1 */
-    enum err err;      /* the engine's error; ERR_INVALID: the engine was not asked */
+    enum err err;      /* the engine's error; ERR_INVALID: no command was submitted */
     const char *code;  /* stable word, e.g. "bad_field" */
     char field[64];    /* JSON path of the bad field, or "" */
     char detail[200];  /* one sentence for people */
@@ -120,18 +120,18 @@ struct api_restore {
     bool skip_overdue; /* leave out jobs that are past their due time */
 };
 
-/* What came back. */
+/* The result of a restore. */
 struct api_restored {
     int64_t took_us;
     uint64_t rows;                   /* rows that were read … */
     uint64_t created, kept, refused; /* … and their results */
-    bool single;                     /* one job was asked for by its id */
+    bool single;                     /* the restore was of one job, by its id */
 };
 
 struct replay_counts {
     uint64_t looked_at;
     uint64_t kicked;
-    bool more; /* `max` were kicked, and not all buried jobs were looked at */
+    bool more; /* `max` were kicked, and not all buried jobs were examined */
 };
 
 struct call {

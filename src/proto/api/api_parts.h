@@ -24,7 +24,7 @@ void delayqueue_java_decode(const struct api_input *input, struct call *call);
 void delayqueue_java_reply(const struct api_output *output, const struct reply *reply);
 void delayqueue_java_problem(const struct api_output *output, const struct problem *problem);
 
-/* `path` is anything, "/v1" and what is not there included. */
+/* Decodes any path, including "/v1" and unknown ones. */
 void v1_decode(const struct api_input *input, struct call *call);
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
 void v1_problem(const struct api_output *output, const struct problem *problem);
@@ -42,8 +42,8 @@ void api_problem_addf(struct problem *problem, const char *format, ...)
 void api_problem_of(struct problem *problem, const struct api_limits *limits,
                     const struct reply *reply);
 /*
- * True: the reply is an error in the older dialects, and *out_problem says which. They answer as a
- * success that there was nothing to reserve, to find or to delete.
+ * True: the reply is an error in the older dialects: *out_problem. It is a success for them that
+ * there was nothing to reserve, to find or to delete.
  */
 bool api_is_failure(const struct api_output *output, const struct reply *reply,
                     struct problem *out_problem);

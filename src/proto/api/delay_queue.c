@@ -10,7 +10,7 @@
 
 #define SECOND_US INT64_C(1000000)
 
-/* What the original's structs hold; one for all calls. */
+/* The fields of the original's structs; one struct for all calls. */
 struct fields {
     struct bytes id, topic, body;
     int64_t delay_s, ttr_s;

@@ -202,7 +202,7 @@ static void add_job(struct buf *out, const struct job_view *job)
     buf_add_char(out, '}');
 }
 
-/* What a pop has got; `count` may be 0. */
+/* Writes the jobs of a pop; `count` may be 0. */
 static void add_popped(struct buf *out, const struct reply *reply, uint32_t count, bool many)
 {
     buf_add_str(out, many ? "[" : count ? "" : "null");

@@ -31,8 +31,8 @@ static void make_slots(struct topic_list *list)
         *slot_of(list, list->at[i]) = i + 1;
 }
 
-/* Twice the room, with as much of the hash table as it needs: memory goes by what is named, not by
-   `most`. */
+/* Doubles the room, and grows the hash table with it: memory depends on the number of names, not on
+ * `most`. */
 static void grow(struct topic_list *list)
 {
     const struct bytes *old = list->at;

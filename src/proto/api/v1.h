@@ -1,10 +1,8 @@
 /*
- * The inside of /v1: v1.c finds the call, v1_fields.c reads what a request's JSON says, v1_push.c,
+ * Internal declarations of /v1: v1.c finds the call, v1_fields.c reads a request's JSON, v1_push.c,
  * v1_job.c and v1_topic.c make commands of it, v1_batch.c goes through batches of them, v1_reply.c
- * and v1_history.c answer.
- *
- * Strict: an unknown field or parameter, or a wrong type, is refused with its name, because a typo
- * that is silently ignored makes a job run at the wrong time.
+ * and v1_history.c write answers. Strict: an unknown field or parameter, or a wrong type, is
+ * refused with its name, because a typo that is silently ignored makes a job run at the wrong time.
  */
 #ifndef LATERD_PROTO_API_V1_H
 #define LATERD_PROTO_API_V1_H
@@ -34,7 +32,7 @@ enum v1_field {
     V1_REF,  /* the id of an existing job; V1_ID is that of a new one */
     V1_JOBS, /* the items of a batch */
     V1_CREATE,
-    V1_URL, /* of deliveries: what a job brings besides its body */
+    V1_URL, /* for deliveries: properties of the job */
     V1_TARGET,
     V1_KEY,
     V1_HEADERS,
@@ -53,7 +51,7 @@ enum v1_field {
     V1_TO,
     V1_SINCE,
     V1_KICKS,   /* of replay: how many, at most */
-    V1_CREATED, /* of a push that moves a job from another queue: what it was there */
+    V1_CREATED, /* of a push that moves a job from another queue: its attributes there */
     V1_ATTEMPT,
     V1_FAILURES,
     V1_EXPIRE, /* of restore: those that are past their due time, too */
@@ -112,9 +110,6 @@ struct v1_input {
     struct problem *problem; /* where a refusal goes */
 };
 
-/* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
-bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                    struct v1_fields *out_fields);
 /* Reads a whole request body; an empty one has no fields. */
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields);
@@ -125,7 +120,7 @@ bool v1_is_ndjson(struct bytes content_type);
 
 bool v1_read_state(struct bytes text, enum job_state *out_state);
 
-/* The problem of a cursor that is not one of the listing that is asked for; false. */
+/* Sets the problem of a cursor that is not one of this listing. Returns false. */
 bool v1_refuse_cursor(struct problem *problem);
 
 /* What an answer shows, where one command has several. V1_FIRST: the request had If-None-Match. */
@@ -156,10 +151,10 @@ bool v1_decode_resync(const struct v1_call *v1);
 bool v1_decode_replay(const struct v1_call *v1);
 bool v1_decode_test(const struct v1_call *v1);
 
-/* What is wrong with settings, a schedule or a target, as a refusal of the request; false. */
+/* Sets the problem of settings, a schedule or a target as that of the request. Returns false. */
 bool v1_refuse_settings(struct problem *problem, const struct settings_problem *settings);
 
-/* What is kept of an attempt (cmd_job::note), as fields behind others. */
+/* Appends the note of an attempt (cmd_job::note), as fields behind others. */
 void v1_add_note(struct buf *out, struct bytes text, bool with_response);
 /* What happened to a job. */
 void v1_add_history(struct buf *out, const struct reply *reply, int64_t now_us);

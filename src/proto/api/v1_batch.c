@@ -6,7 +6,7 @@
 
 #include "proto/api/v1.h"
 
-/* False: a batch of so many items is too large. */
+/* False: a batch of `count` items is too large. */
 static bool size_fits(const struct v1_input *input, uint32_t count)
 {
     if (count <= input->limits->batch_jobs)
@@ -84,7 +84,8 @@ static bool next_item(struct api_batch *batch, struct bytes *out_item)
     if (!json_item(&json, &item))
         return false;
     *out_item = item.text;
-    if (item.kind == JSON_KIND_STRING) /* shown with its quotes, to be refused as what it is */
+    if (item.kind ==
+        JSON_KIND_STRING) /* with its quotes, so that the refusal shows it as a string */
         *out_item = bytes_of(item.text.at - 1, item.text.len + 2);
     batch->rest = bytes_of(json.at, (size_t)(json.end - json.at));
     return true;

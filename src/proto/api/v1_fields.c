@@ -1,4 +1,4 @@
-/* What a request's JSON says, field by field, each with its own refusal. */
+/* Reads the fields of a request's JSON, each with its own refusal. */
 #include "base/rfc3339.h"
 #include "proto/api/topic_list.h"
 #include "proto/api/v1.h"
@@ -193,7 +193,7 @@ static bool read_content_type(const struct reader *reader)
     return true;
 }
 
-/* ---- what the codecs of settings read ---- */
+/* ---- fields that the codecs of settings read ---- */
 
 bool v1_refuse_settings(struct problem *problem, const struct settings_problem *settings)
 {
@@ -391,7 +391,7 @@ static bool read_to(const struct reader *reader)
     return read_time(reader, &reader->fields->to_us);
 }
 
-/* So long ago. */
+/* Reads a duration, and subtracts it from the present time. */
 static bool read_since(const struct reader *reader)
 {
     int64_t span_us;
@@ -704,8 +704,9 @@ bool v1_refuse_json(const struct v1_input *input, const struct json *json)
     return false;
 }
 
-bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                    struct v1_fields *out_fields)
+/* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
+static bool read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
+                        struct v1_fields *out_fields)
 {
     struct json_value name, value;
     *out_fields = (struct v1_fields){0};
@@ -726,7 +727,7 @@ bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allo
     if (body.len == 0)
         return true;
     json_init(&json, body, input->limits->json_depth);
-    if (!v1_read_object(input, &json, allowed, out_fields))
+    if (!read_object(input, &json, allowed, out_fields))
         return false;
     return json_end(&json) || v1_refuse_json(input, &json);
 }

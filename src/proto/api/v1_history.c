@@ -1,6 +1,6 @@
 /*
- * What happened to a job, as JSON. That a job fell due is in no log: its due time and what happened
- * next, or now, say so.
+ * Writes what happened to a job, as JSON. The log has no entry for a job that became due, so this
+ * is derived from its due time and the next entry, or the present time.
  */
 #include "base/rfc3339.h"
 #include "core/happening.h"
@@ -77,8 +77,9 @@ static void add_due(struct buf *out, const struct happening *happening, int64_t 
     buf_add_str(out, ",\"state\":\"ready\"}");
 }
 
-/* Until when the job may have fallen due: something else happened to it, or to another one with its
-   id; or it lives still. What ended it may be missing: then nobody knows that it fell due. */
+/* The time before which the job may have become due: that of its next entry, or of one of another
+ * job with its id, or the present time if it lives. If the entry of its end may be missing, whether
+ * it became due is unknown. */
 static int64_t next_us(const struct reply *reply, uint32_t i, int64_t now_us)
 {
     if (i + 1 < reply->happening_count)

@@ -2,7 +2,7 @@
 #include "proto/api/v1.h"
 #include "proto/settings/attempt_note.h"
 
-/* What the body of a request may hold; of other commands nothing. */
+/* The fields that the body of a request may have; none for other commands. */
 static const uint64_t fields_of[CMD_KINDS] = {
     [CMD_FINISH] = V1_BIT(V1_LEASE),
     [CMD_RELEASE] = V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) |

@@ -10,7 +10,7 @@ static const uint64_t push_fields =
     V1_BIT(V1_URL) | V1_BIT(V1_TARGET) | V1_BIT(V1_KEY) | V1_BIT(V1_HEADERS) | V1_BIT(V1_AMQP) |
     V1_BIT(V1_CREATED) | V1_BIT(V1_ATTEMPT) | V1_BIT(V1_FAILURES) | V1_LABELS;
 
-/* What is sent at once, to try a topic's target: nothing of it is stored. */
+/* The fields of a test delivery to a topic's target, which is not stored. */
 static const uint64_t test_fields =
     V1_BIT(V1_BODY) | V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE);
 
@@ -20,8 +20,8 @@ static bool is_timed(const struct v1_fields *fields)
 }
 
 /*
- * Only one state may be asked for by name: the others follow from the due time. A dead letter that
- * is moved here from another queue was due once.
+ * Only one state may be given by name: the others follow from the due time. A dead letter that is
+ * moved here from another queue was due once.
  */
 static bool state_fits(const struct v1_input *input, const struct v1_fields *fields)
 {
@@ -52,7 +52,7 @@ static bool pack_properties(const struct v1_input *input, const struct v1_fields
     return !err || v1_refuse_settings(input->problem, &problem);
 }
 
-/* When it is due: as asked for, or, with a rank, at the first time after that which says it. */
+/* The due time: as given, or, with a rank, the first time after it that encodes the rank. */
 static int64_t due_of(const struct v1_input *input, const struct v1_fields *fields)
 {
     int64_t due_us = is_timed(fields) ? fields->due_us : input->now_us;

@@ -76,7 +76,7 @@ static void add_retry(struct buf *out, const struct job_view *job)
     buf_add_char(out, ']');
 }
 
-/* What is known of the job besides its body, as a push takes it. */
+/* Appends the job's properties, in the form of a push. */
 static void add_properties(struct buf *out, const struct job_view *job)
 {
     struct arena scratch = {0};
@@ -354,7 +354,7 @@ static void add_topic(struct buf *out, const struct topic_view *topic, int64_t n
         settings_add_text(out, "held_by", topic->held_by);
     if (topic->settings.len) {
         settings_add_key(out, "settings");
-        buf_add_bytes(out, topic->settings); /* as it was checked when it was set */
+        buf_add_bytes(out, topic->settings); /* it was checked when it was set */
         add_number(out, ",\"version\":", (int64_t)topic->version);
     }
     buf_add_char(out, '}');
@@ -509,7 +509,7 @@ static struct problem problem_of(const struct response_format *format, const str
     return problem;
 }
 
-/* May the character stand in a path as it is (RFC 3986, 2.3)? */
+/* May the character be in a path unescaped (RFC 3986, 2.3)? */
 static bool is_unreserved(char c)
 {
     char letter = (char)(c | 0x20);

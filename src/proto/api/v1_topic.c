@@ -33,7 +33,7 @@ static bool read_condition(const struct v1_call *v1, struct cmd_topic *topic)
            bad_header(v1, "If-Match");
 }
 
-/* PUT: ?check_secrets=false takes them whether what they refer to is there or not. */
+/* PUT: ?check_secrets=false accepts them even if what they refer to does not exist. */
 static bool read_check(const struct v1_call *v1, bool *out_checks)
 {
     struct bytes rest = v1->request->query, name, value;
@@ -167,7 +167,7 @@ bool v1_refuse_cursor(struct problem *problem)
                       "state and order: begin again without a cursor");
 }
 
-/* Topics go on behind a name; where jobs go on only the engine knows. */
+/* A listing of topics continues behind a name; a listing of jobs at the engine's cursor. */
 static bool read_cursor(const struct v1_call *v1, struct bytes text, struct cmd_topic *topic)
 {
     if (v1->kind == CMD_LIST)
@@ -232,7 +232,7 @@ bool v1_decode_list(const struct v1_call *v1)
     return true;
 }
 
-/* ---- what is due by some times ---- */
+/* ---- counts of due jobs ---- */
 
 static bool bad_within(const struct v1_call *v1)
 {

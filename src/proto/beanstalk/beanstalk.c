@@ -1,14 +1,16 @@
 /*
- * Cuts the stream into command lines and bodies, and reads the lines. A line or body that lies
- * whole in the input is used where it lies; one that comes in pieces is gathered in
- * beanstalk::line and beanstalk::body.
+ * Splits the stream into command lines and bodies, and parses the lines. A line or body that is
+ * complete in the input is used in place; one that comes in pieces is collected in beanstalk::line
+ * and beanstalk::body.
  *
- *     LINE ─put▶ BODY ─▶ LINE        LINE ─put too big▶ SWALLOW ─▶ LINE
+ *     LINE ─put▶ BODY ─▶ LINE
+ *     LINE ─put too big▶ SWALLOW ─▶ LINE
  *     LINE ─224 bytes without an end▶ SKIP_LINE ─its end▶ LINE
  *     LINE ─a line of HTTP▶ the end
  *
- * A line ends at the first CR LF, wherever the stream is cut, and is judged only when it is whole:
- * so the same commands and refusals come out of any cut. Every way back to LINE says READY or BAD.
+ * A line ends at the first CR LF, however the stream is split, and is parsed only when it is
+ * complete: so the same commands and refusals result from any split. Each return to LINE gives
+ * READY or BAD.
  */
 #include "proto/beanstalk/beanstalk.h"
 
@@ -25,7 +27,7 @@ enum {
 /* What follows a command's word. */
 enum shape {
     SHAPE_ALONE,    /* nothing */
-    SHAPE_ANYTHING, /* whatever it is, it is not looked at */
+    SHAPE_ANYTHING, /* any arguments, which are ignored */
     SHAPE_ID,
     SHAPE_TUBE,
     SHAPE_RELEASE, /* id, priority, delay */
@@ -47,9 +49,9 @@ struct word {
     }
 
 /*
- * All but put, which begin_put() knows. What often comes is first, and a word comes before those
- * that it begins with. As in beanstalkd a word need only begin the line, so "statsfoo" is a
- * malformed "stats", and one that ends in a space here is unknown without it.
+ * All commands but put, which begin_put() parses. Frequent ones come first, and a word comes before
+ * those that it is a prefix of. As in beanstalkd, the line need only begin with a word, so
+ * "statsfoo" is a malformed "stats"; an entry that ends in a space does not match without it.
  */
 static const struct word words[] = {
     WORD("delete ", DELETE, ID),
@@ -122,7 +124,7 @@ static inline bool take_number(struct rest *rest, uint64_t max, uint64_t *out_nu
     rest->at = at;
     *out_number = number;
     size_t count = (size_t)(at - first);
-    if (count - 1 >= 19) /* none, or so many that `number` may have wrapped around */
+    if (count - 1 >= 19) /* none, or so many digits that `number` may have overflowed */
         return count > 0 && read_long(first, at, max, out_number);
     return number <= max;
 }
@@ -336,7 +338,7 @@ static enum beanstalk_progress feed_line(struct beanstalk *beanstalk, struct byt
     if (line.len < BEANSTALK_LINE_MAX)
         return BEANSTALK_MORE;
     if (is_http(line))
-        return BEANSTALK_HTTP; /* a long path: the next lines are not looked at, either */
+        return BEANSTALK_HTTP; /* a long path; later lines are ignored, too */
     beanstalk->stage = BEANSTALK_SKIP_LINE;
     return BEANSTALK_MORE;
 }
@@ -391,7 +393,7 @@ static enum beanstalk_progress feed_body(struct beanstalk *beanstalk, struct byt
     return BEANSTALK_READY;
 }
 
-/* ---- a put that lies whole in the input ---- */
+/* ---- a put that is complete in the input ---- */
 
 enum {
     DIGITS_MAX = 7,                                         /* of a plain number */
@@ -399,9 +401,9 @@ enum {
 };
 
 /*
- * One to seven digits that follow at once, and behind them the byte `end`; else NULL. Eight bytes
- * are looked at together: the digits are moved to the upper end of a word, zeros fill up, and then
- * they are added up in pairs, fours and all.
+ * Parses one to seven digits that are followed by the byte `end`; else NULL. Eight bytes are
+ * handled together: the digits are shifted to the upper end of a word, filled up with zeros, and
+ * then added up in pairs, fours and all.
  */
 static inline const char *plain_number(const char *at, char end, uint64_t *out_number)
 {
@@ -421,8 +423,8 @@ static inline const char *plain_number(const char *at, char end, uint64_t *out_n
 }
 
 /*
- * Most puts come whole, body and all, their numbers plainly written. Reads one of those; false:
- * it is not, and nothing is done. It says what LINE and BODY would say, and is half their work.
+ * The fast path: parses a put that is complete, with its body, and has plain numbers, as most are.
+ * False: it is not, and nothing was done. The result is that of LINE and BODY, at half the cost.
  */
 static bool take_plain_put(struct beanstalk *beanstalk, struct bytes in, size_t *out_used)
 {

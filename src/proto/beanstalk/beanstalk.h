@@ -93,7 +93,7 @@ enum beanstalk_word {
 enum beanstalk_progress {
     BEANSTALK_MORE,  /* nothing whole yet */
     BEANSTALK_READY, /* `request` is whole */
-    BEANSTALK_BAD,   /* refused: answer `refusal` and go on */
+    BEANSTALK_BAD,   /* refused: answer `refusal` and continue */
     BEANSTALK_HTTP,  /* this is HTTP: answer beanstalk_encode_http and feed no more */
 };
 
@@ -115,9 +115,10 @@ void beanstalk_init(struct beanstalk *beanstalk, uint32_t body_max);
 void beanstalk_fini(struct beanstalk *beanstalk);
 
 /*
- * Reads from `in`, says in *out_used how much of it was used, stops at the first whole command or
- * refusal. A line or body that lies whole in `in` is not copied: request.tube and request.body then
- * point into it. Copies each byte at most once (a body over 64 KiB, while its buffer grows, more).
+ * Parses from `in` up to the end of the first complete command or refusal; *out_used: how many
+ * bytes were used. A line or body that is complete in `in` is not copied: request.tube and
+ * request.body then point into it. Copies each byte at most once (a body over 64 KiB, while its
+ * buffer grows, more).
  */
 enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes in,
                                        size_t *out_used);
@@ -141,10 +142,9 @@ void beanstalk_encode_using(struct buf *out, struct bytes tube);
 void beanstalk_encode_ok(struct buf *out, struct bytes yaml); /* "OK <bytes>", the data, CR LF */
 
 /*
- * The YAML of statistics: keys and their order are beanstalkd's, strings are quoted as in 1.13.
- * Spans are whole seconds, rounded down. Each appends the document alone, for beanstalk_encode_ok.
- *
- * Of a job, `delay` is what its last put or release asked for; `file` is 0.
+ * Append the YAML of statistics: keys and their order are beanstalkd's, strings are quoted as in
+ * 1.13. Durations are whole seconds, rounded down. Each appends only the document, for
+ * beanstalk_encode_ok(). For a job, `delay` is that of its last put or release; `file` is 0.
  */
 void beanstalk_yaml_job(struct buf *out, const struct job_view *job, int64_t now_us);
 

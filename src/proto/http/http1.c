@@ -1,9 +1,9 @@
 /*
- * Cuts the stream into heads and bodies. A head or body that lies whole in the input is used where
- * it lies; one that comes in pieces is gathered in http1::head and http1::body.
+ * Splits the stream into heads and bodies. A head or body that is complete in the input is used in
+ * place; one that comes in pieces is collected in http1::head and http1::body.
  *
- * Finding the end of a head looks only at line ends and limits, in stream order, so that the
- * first thing that is wrong is the same wherever the stream was cut.
+ * The search for the end of a head checks only line ends and limits, in stream order, so that the
+ * first error is the same however the stream is split.
  */
 #include "proto/http/http1.h"
 
@@ -104,7 +104,7 @@ static enum http_progress line_ended(struct http1 *http, struct bytes line)
     return HTTP_MORE;
 }
 
-/* Goes on looking for the head's end; READY: it ends at http->line_start. */
+/* Continues the search for the head's end; READY: it ends at http->line_start. */
 static enum http_progress find_end(struct http1 *http, struct bytes text)
 {
     enum http_progress progress = HTTP_MORE;
@@ -141,7 +141,7 @@ static void move(struct bytes *bytes, const char *from, const char *to)
         bytes->at = to + (bytes->at - from);
 }
 
-/* The head lies in the input, which is about to go: keeps it. */
+/* Copies the head from the input, which becomes invalid. */
 static void keep_head(struct http1 *http, struct bytes head)
 {
     struct http_request *request = &http->request;
@@ -188,7 +188,7 @@ static enum http_progress feed_sized(struct http1 *http, struct bytes in, size_t
         http->request.body = bytes_of(in.at, part);
         return HTTP_READY;
     }
-    /* It grows as bytes come, not as they are promised. */
+    /* It grows with the received bytes, not with Content-Length. */
     buf_reserve_to(&http->body, part, http->body.len + part + (size_t)http->body_left);
     buf_add(&http->body, in.at, part);
     http->request.body = buf_bytes(&http->body);

@@ -53,7 +53,8 @@ struct http_request {
 enum http_progress {
     HTTP_MORE,     /* nothing whole yet */
     HTTP_READY,    /* a request is whole */
-    HTTP_CONTINUE, /* headers are whole, client waits for 100 Continue; send it, go on feeding */
+    HTTP_CONTINUE, /* the headers are complete and the client waits for 100 Continue: send it, then
+                      continue feeding */
     HTTP_BAD,      /* refused: answer `status`, then close */
 };
 
@@ -63,7 +64,7 @@ struct http1 {
     struct http_limits limits;
     struct http_request request;
     int status;         /* HTTP_BAD: 400, 413, 414, 417, 431, 501, 505 */
-    const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence, static */
+    const char *reason; /* HTTP_BAD: the error, with the limit, as one sentence; static */
     uint64_t limit;     /* HTTP_BAD: the value of the limit that `reason` names; 0: none */
     uint64_t asked;     /* HTTP_BAD: the announced size, if it is known; else 0 */
     bool beanstalk;     /* HTTP_BAD: it is a command of beanstalkd's protocol */
@@ -85,15 +86,15 @@ void http1_init(struct http1 *http, const struct http_limits *limits);
 void http1_fini(struct http1 *http);
 
 /*
- * Reads from `in`, says in *out_used how much of it was used, stops at the first whole request. A
- * body that lies whole in `in` is not copied: request.body then points into `in`.
+ * Parses from `in` up to the end of the first complete request; *out_used: how many bytes were
+ * used. A body that is complete in `in` is not copied: request.body then points into `in`.
  */
 enum http_progress http1_feed(struct http1 *http, struct bytes in, size_t *out_used);
 /* Must be called when the request was handled, before feeding on. */
 void http1_next(struct http1 *http);
 /*
- * Makes the whole request independent of the parser, for work that goes on after http1_next: what
- * is short is copied to `arena`, the body's memory moves to `out_body`.
+ * Makes the request independent of the parser, for work that continues after http1_next(): short
+ * parts are copied to `arena`, the body's memory moves to `out_body`.
  */
 void http1_detach(struct http1 *http, struct arena *arena, struct http_request *out_request,
                   struct buf *out_body);

@@ -1,10 +1,10 @@
 /*
- * Judges a whole head. The request line is read here, because its form decides between 400, 501 and
- * 505; the header lines are llhttp's, which calls back for each; what they mean together is
- * judged at the end.
+ * Checks a complete head. The request line is parsed here, because its form decides between 400,
+ * 501 and 505; the header lines are parsed by llhttp, which calls back for each; they are checked
+ * together at the end.
  *
- * The head has proper line ends (http1.c saw to that), and nothing of its body follows, so llhttp
- * sees one piece of memory and every span it reports is whole.
+ * The head has proper line ends (http1.c has checked that), and nothing of its body follows, so
+ * llhttp gets one piece of memory and every span it reports is complete.
  */
 #include <llhttp.h>
 
@@ -62,7 +62,7 @@ static bool read_method(struct judge *judge, struct bytes text)
         return refuse(judge, 400, "the request line begins with a space");
     if (bytes_eq(text, BYTES("CONNECT")) || bytes_eq(text, BYTES("TRACE")))
         return refuse(judge, 501, "CONNECT and TRACE are not implemented");
-    judge->head->request.method = HTTP_M_OTHER; /* llhttp knows which others there are */
+    judge->head->request.method = HTTP_M_OTHER; /* llhttp has checked that it is a known one */
     return true;
 }
 
@@ -79,8 +79,8 @@ static bool read_version(struct judge *judge, struct bytes text)
     return refuse(judge, 400, "the request line does not end in an HTTP version");
 }
 
-/* "http://host:port/path?query" → "/path?query"; it is this host that is asked (RFC 9112, 3.2.2).
- */
+/* "http://host:port/path?query" → "/path?query"; its host replaces that of the Host header (RFC
+ * 9112, 3.2.2). */
 static bool read_absolute(struct judge *judge, struct bytes *target)
 {
     size_t scheme = 0;
@@ -158,7 +158,8 @@ static bool is_host(struct bytes text)
     return true;
 }
 
-/* A header line is whole. Names are told apart by their length first: most lines are not for us. */
+/* Handles a complete header line. Compares names by their length first: most lines are of no
+   interest. */
 static void judge_line(struct judge *judge)
 {
     struct http_head *head = judge->head;
@@ -278,7 +279,7 @@ static bool refuse_lines(struct judge *judge, const llhttp_t *parser, llhttp_err
                   parser->reason && *parser->reason ? parser->reason : "the headers are malformed");
 }
 
-/* ---- what the lines mean together ---- */
+/* ---- checks of all lines together ---- */
 
 static bool ends_in_chunked(struct bytes codings)
 {
@@ -309,8 +310,8 @@ static bool judge_encoding(struct judge *judge)
 }
 
 /*
- * Is the Origin the host that was asked? Its scheme may be https, because the browser may reach
- * this server through a proxy that ends TLS. The opaque origin, "null", matches no host.
+ * Is the Origin the request's host? Its scheme may be https, because the browser may reach this
+ * server through a proxy that ends TLS. The opaque origin, "null", matches no host.
  */
 static bool is_own_origin(struct bytes origin, struct bytes host)
 {

@@ -1,4 +1,4 @@
-/* Writes responses. No printf: this is half of what a request costs. */
+/* Writes responses. Without printf, because this is half of the cost of a request. */
 #include "proto/http/http1.h"
 
 /* The whole status line; for a status that is not in the list, one without a reason. */

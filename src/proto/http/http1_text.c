@@ -1,4 +1,4 @@
-/* Percent-decoding and queries: what is written in a request's target. */
+/* Percent-decoding and queries of a request's target. */
 #include "base/hex.h"
 #include "proto/http/http1.h"
 

@@ -1,4 +1,4 @@
-/* Answering. Members stand in the order of the original's classes; what a job has not is null. */
+/* Writes answers. Members are in the order of the original's classes; missing values are null. */
 #include "proto/sdmq/sdmq.h"
 #include "proto/settings/job_properties.h"
 

@@ -12,7 +12,8 @@
 
 enum { MILLISECOND_US = 1000, STATUS_WAIT_PUT = 0, STATUS_RESTORE = 5 };
 
-/* The members of a push; zeroed as the original's are, but for createTime, which is now. */
+/* The members of a push; the defaults are zeros as in the original, except createTime, which is
+   now. */
 struct fields {
     struct bytes id, topic, subtopic, biz_key, body, extend_data;
     int64_t delay_ms, ttl_s, create_ms, priority, status;
@@ -170,7 +171,7 @@ static bool check_numbers(const struct api_input *input, const struct fields *fi
     return true;
 }
 
-/* What the original keeps of a job besides id, topic, times and body. */
+/* The original's other members of a job, besides id, topic, times and body. */
 static bool pack_properties(const struct api_input *input, const struct fields *fields,
                             struct call *call, struct bytes *out_properties)
 {
@@ -216,7 +217,7 @@ static void decode_push(const struct api_input *input, struct call *call)
     struct fields fields = {.create_ms = input->now_us / MILLISECOND_US};
     struct bytes properties = {0};
     bool read = read_fields(input, call, &fields);
-    if (fields.create_ms == 0) /* clients whose language has no null */
+    if (fields.create_ms == 0) /* from clients whose language has no null */
         fields.create_ms = input->now_us / MILLISECOND_US;
     if (!read || !check_texts(input, &fields, call) || !check_numbers(input, &fields, call) ||
         !pack_properties(input, &fields, call, &properties) ||
@@ -250,7 +251,7 @@ static bool parameter(const struct api_input *input, const char *wanted, struct 
     return false;
 }
 
-/* The id that is asked for. False: refused. */
+/* Reads the id. False: refused. */
 static bool read_id(const struct api_input *input, struct call *call, struct bytes *out_id)
 {
     static const char *const names[] = {"jobId", "id", "JobId"};
@@ -266,7 +267,7 @@ static bool read_id(const struct api_input *input, struct call *call, struct byt
     return false;
 }
 
-/* From any state; a job that is not there is gone already. */
+/* Ends a job in any state; it is no error if it does not exist. */
 static void decode_end(const struct api_input *input, bool is_done, struct call *call)
 {
     struct bytes id;

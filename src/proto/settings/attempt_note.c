@@ -52,7 +52,8 @@ static void add_response(struct bytes response, struct buf *text)
                         bytes_of(response.at, response.len < most ? response.len : most));
 }
 
-/* Up to its first byte that is not UTF-8, so that what is written is never longer than 2 * max. */
+/* The text up to its first byte that is not UTF-8, so that the output is never longer than 2 *
+   max. */
 static struct bytes short_text(struct bytes text, size_t max)
 {
     text.len = bytes_utf8_prefix(text);

@@ -50,11 +50,6 @@ static const char *const label_names[LABEL_COUNT] = {
     [LABEL_EXTEND_DATA] = "extend_data", [LABEL_CREATE_TIME] = "create_time", [LABEL_RANK] = "rank",
 };
 
-const char *job_label_name(enum job_label label)
-{
-    return label_names[label];
-}
-
 enum job_label job_label_named(struct bytes name)
 {
     enum job_label label = 0;

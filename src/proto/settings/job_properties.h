@@ -19,8 +19,9 @@
 
 enum { JOB_KEY_MAX = 255 }; /* bytes */
 
-/* Labels: what a client tells people and other programs about its job. The queue does not use them,
-   except the rank, which is put into the due time when the job is pushed (job_due_with_rank()). */
+/* Labels: information of a client about its job for people and other programs. The queue does not
+ * use them, except the rank, which is put into the due time when the job is pushed
+ * (job_due_with_rank()). */
 enum job_label {
     LABEL_BIZ_KEY,     /* the client's business key of the job */
     LABEL_SUBTOPIC,    /* a part of its topic */
@@ -47,7 +48,7 @@ struct job_properties {
     struct bytes amqp; /* opaque: see sink/amqp */
     struct bytes biz_key, subtopic, extend_data;
     struct bytes tags; /* with commas between them, which no tag has in it */
-    int64_t create_ms; /* since the epoch; 0: its client has not said */
+    int64_t create_ms; /* since the epoch; 0: not given */
     uint32_t rank;
     uint8_t header_count;
     struct target_header headers[TARGET_HEADERS_MAX];
@@ -69,12 +70,11 @@ enum err job_properties_write(const struct job_properties *properties, struct bu
                               struct settings_problem *out_problem) MUST_USE;
 
 /* "biz_key" … as the stored form and /v1 name them; LABEL_COUNT: it is none. */
-const char *job_label_name(enum job_label label);
 enum job_label job_label_named(struct bytes name);
 
 /*
- * Reads the value of one label; refuses what it cannot be: an empty text, one with control
- * characters (of extend_data only NUL is refused), one that is too long, a tag with a comma.
+ * Reads the value of one label; refuses an empty text, one with control characters (of extend_data
+ * only NUL is refused), one that is too long, a tag with a comma.
  */
 bool job_label_read(struct settings_reader *reader, enum job_label label,
                     struct job_properties *properties);

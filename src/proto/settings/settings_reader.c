@@ -54,7 +54,7 @@ static bool refuse_json(struct settings_reader *reader, const struct json *json)
                           : refuse(reader, "bad_json", json->wrong);
 }
 
-/* ---- the path of what is read ---- */
+/* ---- the path of the present value ---- */
 
 static void path_add(struct settings_reader *reader, struct bytes text)
 {

@@ -23,7 +23,7 @@ struct settings_reader {
     struct json_value value; /* the present value: of the field being read */
     void *into;              /* the struct that the object's fields are read into */
     size_t path_len;
-    char path[SETTINGS_PATH_MAX]; /* of the field that is read; what is longer is cut */
+    char path[SETTINGS_PATH_MAX]; /* of the present field; truncated if it is longer */
 };
 
 struct settings_field {
@@ -35,7 +35,7 @@ struct settings_field {
 void settings_reader_init(struct settings_reader *reader, struct arena *scratch, const char *path,
                           struct settings_problem *problem);
 
-/* Refuses what is being read; for `return`. The rest of `format` is cut to fit. */
+/* Refuses the present value; returns false. A longer text is truncated. */
 bool settings_bad(struct settings_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

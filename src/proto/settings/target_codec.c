@@ -1,4 +1,5 @@
-/* The object of a target: its type, which says what other fields there are, and what all have. */
+/* Reads the object of a target: its type, which determines the other fields, and the common
+   fields. */
 #include "proto/settings/target_codec.h"
 
 #include "proto/settings/header_codec.h"
@@ -19,7 +20,7 @@ static const struct target_kind *const kinds[TARGET_TYPES] = {
     [TARGET_REDIS] = &target_redis_kind,
 };
 
-/* ---- what the types share ---- */
+/* ---- common fields ---- */
 
 static struct target *of(struct settings_reader *reader)
 {
@@ -85,7 +86,7 @@ static bool fits(struct settings_reader *reader, const struct target *target)
     return kinds[target->type]->fits(reader, target);
 }
 
-/* The type of the target whose object is being read, wherever it stands in it. */
+/* Finds the type of the target in its object, wherever it is. */
 static bool read_type(struct settings_reader *reader, enum target_type *out_type)
 {
     const struct json_value object = reader->value;

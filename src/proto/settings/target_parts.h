@@ -34,7 +34,7 @@ bool target_read_headers(struct settings_reader *reader);
 
 /* Refuses the target because of a missing field; for `return`. */
 bool target_missing(struct settings_reader *reader, const char *detail);
-/* The same, and names the field. The reader reads nothing more. */
+/* Refuses the target for lack of this field. The reader reads nothing more. */
 bool target_missing_field(struct settings_reader *reader, const char *field, const char *detail);
 /* A word of 1 to bytes_max bytes without control characters. */
 bool target_read_word(struct settings_reader *reader, size_t bytes_max, struct bytes *out_word);

@@ -48,7 +48,7 @@ static bool read_ttr(struct settings_reader *reader)
     return settings_duration(reader, 1, 366 * DAY_US, &of(reader)->ttr_us);
 }
 
-/* 0, 1 and what is between them, rounded to three digits: some clients write 0.2 with 17. */
+/* Reads a number from 0 to 1, rounded to three digits, because some clients write 0.2 with 17. */
 static bool read_jitter(struct settings_reader *reader)
 {
     struct bytes text = reader->value.text;
@@ -177,7 +177,8 @@ static bool fits(const struct topic_settings *settings, struct settings_problem 
     return true;
 }
 
-struct topic_settings topic_settings_none(void)
+/* The settings of a topic that has none. */
+static struct topic_settings no_settings(void)
 {
     return (struct topic_settings){.jitter_permille = JITTER_DEFAULT_PERMILLE};
 }
@@ -186,7 +187,7 @@ enum err topic_settings_read(struct bytes text, struct arena *scratch,
                              struct topic_settings *out_settings,
                              struct settings_problem *out_problem)
 {
-    struct topic_settings settings = topic_settings_none();
+    struct topic_settings settings = no_settings();
     struct settings_reader reader;
     settings_reader_init(&reader, scratch, "", out_problem);
     if (text.len > TOPIC_SETTINGS_MAX) {

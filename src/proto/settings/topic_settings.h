@@ -32,22 +32,22 @@ struct topic_settings {
     struct target target;
     /* Of jobs that are pushed without a schedule of their own: */
     bool has_retry;
-    struct schedule retry;    /* as it was given; after the last of its waits the job is buried */
+    struct schedule retry;    /* as given; after the last of its delays the job is buried */
     uint16_t attempts_max;    /* attempts at most; 0: as many as the schedule has; 1: no second
                                  attempt,    only with a target, because jobs cannot represent it */
     int64_t ttr_us;           /* of jobs that are pushed without one; 0: the server's */
     uint16_t jitter_permille; /* of a wait, more or less; deliveries only; 200 unless set */
     /* Of deliveries: */
     uint32_t concurrency;     /* under way at once; 0: push.concurrency */
-    uint32_t rate_count;      /* so many … */
-    int64_t rate_us;          /* … in so long; 0: no limit */
+    uint32_t rate_count;      /* at most this many deliveries … */
+    int64_t rate_us;          /* … within this time; 0: no limit */
     uint32_t burst;           /* at once, of those; 0: rate_count, at least 1 */
     uint32_t key_concurrency; /* the same for the jobs of one key; 0: no limit */
     uint32_t key_rate_count;
     int64_t key_rate_us;
     enum order_kind order;
     bool paused; /* nothing is sent: the target answered 410, or failed for push.disable_after */
-    struct bytes paused_why; /* "gone", "failing", or what an operator wrote */
+    struct bytes paused_why; /* "gone", "failing", or an operator's text */
 };
 
 /*
@@ -60,9 +60,6 @@ enum err topic_settings_read(struct bytes text, struct arena *scratch,
 
 /* Appends them as JSON, in one fixed form, from which the same settings are read. */
 void topic_settings_write(const struct topic_settings *settings, struct buf *out);
-
-/* The settings of a topic that has none. */
-struct topic_settings topic_settings_none(void);
 
 /*
  * The schedule of a job that is pushed without one: the settings' own, with their attempts; else

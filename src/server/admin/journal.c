@@ -9,7 +9,7 @@ static void add_count(struct buf *out, const char *name, uint64_t value)
     buf_addf(out, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-/* How long it has gone on, or took. */
+/* Adds how long it has been running, or took. */
 static void add_span(const struct server *server, struct buf *out, const char *name,
                      int64_t begun_us, int64_t ended_us)
 {

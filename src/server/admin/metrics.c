@@ -159,7 +159,7 @@ static void add_totals(struct server *server, const struct engine_stats *totals,
     }
 }
 
-/* What came through server_submit(). */
+/* Counts of the commands submitted by server_submit(). */
 static void add_commands(const struct server_counts *counts, struct buf *out)
 {
     family(out, "commands_total", "counter",

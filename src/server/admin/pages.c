@@ -24,9 +24,9 @@ static void add_warning(struct metric_sink *sink, const char *what, uint64_t cou
 
 static void add_reason(struct metric_sink *sink, const char *text)
 {
-    struct text_sink *told = (struct text_sink *)sink; /* its first member */
-    buf_addf(told->out, "%s\n", text);
-    told->reasoned = true;
+    struct text_sink *text_sink = (struct text_sink *)sink; /* its first member */
+    buf_addf(text_sink->out, "%s\n", text);
+    text_sink->reasoned = true;
 }
 
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
@@ -35,7 +35,7 @@ static void ready_page(struct server *server, const struct response_format *form
     struct buf body = {0}, facts = {0};
     struct text_sink sink = {.sink.warning = add_warning, .sink.reason = add_reason, .out = &facts};
     server->engine->verbs->describe(server->engine, &sink.sink);
-    /* A reason says more than that something is not ready. */
+    /* A reason is more precise than "not ready". */
     if (err != ERR_AGAIN || !sink.reasoned)
         buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
     buf_add_bytes(&body, buf_bytes(&facts));

@@ -1,5 +1,5 @@
 /*
- * What the server answers by itself, without the engine's commands: /, /healthz, /readyz, /metrics,
+ * Pages that the server answers without a command of a client: /, /healthz, /readyz, /metrics,
  * /v1/stats, /v1/limits, /v1/cluster, /v1/journal and /v1/openapi.json.
  */
 #ifndef LATERD_SERVER_ADMIN_PAGES_H
@@ -7,8 +7,8 @@
 
 #include "server/server.h"
 
-/* What the engine must be asked for before /metrics or /v1/stats are written: a page of topics with
-   statistics. It borrows nothing. */
+/* The command that must be answered before /metrics or /v1/stats are written: a page of topics with
+ * statistics. It borrows nothing. */
 struct cmd page_question(const struct server *server, enum call_kind page);
 
 /* Writes a page. `topics`: the answer to page_question(), which may be an error; NULL: the page

@@ -1,5 +1,5 @@
 /*
- * What the engine's reply to a command is in beanstalkd's words. Called when the reply comes, maybe
+ * Writes the engine's reply to a command as beanstalkd does. Called when the reply comes, perhaps
  * turns after the command: all that is needed is in the beanstalk_pending.
  */
 #include "base/mem.h"
@@ -85,7 +85,7 @@ static void reserved(struct beanstalk_pending *pending, const struct job_view *j
         beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
     (void)beanstalk_reservations_add(&beanstalk_server(beanstalk)->beanstalk.reservations,
                                      beanstalk->held,
-                                     job); /* found again when its answer has gone out */
+                                     job); /* looked up again when its answer was sent */
     beanstalk_encode_reserved(out, job->ref.seq, job->body);
 }
 

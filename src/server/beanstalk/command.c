@@ -1,6 +1,6 @@
 /*
- * What is done for each command of beanstalkd's protocol: most ask the engine, some are answered at
- * once. Seconds become microseconds here; a tube becomes a topic.
+ * Executes each command of beanstalkd's protocol: most are submitted to the engine, some are
+ * answered at once. Converts seconds to microseconds, and tubes to topics.
  */
 #include "base/mem.h"
 #include "server/beanstalk/survey.h"
@@ -9,7 +9,7 @@ enum {
     FORGET_NS = 300,  /* work for taking one watched tube off the table */
     WATCH_MAX = 4000, /* tubes that one connection may watch */
     SECOND_US = 1000 * 1000,
-    PLACES_PER_NS = 1,              /* of the watch list looked at */
+    PLACES_PER_NS = 1,              /* watched tubes handled in one ns */
     NAME_NS = 5,                    /* work for naming one watched tube to the engine */
     DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
 };
@@ -34,7 +34,7 @@ static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t dela
 static void ask(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
                 const struct cmd *cmd)
 {
-    beanstalk_ask(beanstalk_pending_new(beanstalk, request->cmd, request->id), cmd);
+    beanstalk_submit(beanstalk_pending_new(beanstalk, request->cmd, request->id), cmd);
 }
 
 /* ---- producers ---- */
@@ -61,7 +61,7 @@ static enum err need_tube(struct beanstalk_session *beanstalk, struct bytes name
                           struct beanstalk_tube **out_tube)
 {
     enum err err = server_admit_memory(beanstalk_server(beanstalk));
-    return err ? err : beanstalk_tubes_need(tubes_of(beanstalk), name, out_tube);
+    return err ? err : beanstalk_tubes_get_or_create(tubes_of(beanstalk), name, out_tube);
 }
 
 static void use(struct beanstalk_session *beanstalk, struct bytes name)
@@ -74,7 +74,7 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
     }
     tube->users++; /* before the old one loses its user: they may be the same */
     beanstalk->used->users--;
-    beanstalk_tubes_settle(tubes_of(beanstalk), beanstalk->used);
+    beanstalk_tubes_drop_unused(tubes_of(beanstalk), beanstalk->used);
     beanstalk->used = tube;
     struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_using(text.out, tube->name);
@@ -124,7 +124,7 @@ static void watch(struct beanstalk_session *beanstalk, struct bytes name)
             watch_add(beanstalk, tube);
         else
             err = ERR_TOPICS_LIMIT;
-        beanstalk_tubes_settle(tubes_of(beanstalk), tube);
+        beanstalk_tubes_drop_unused(tubes_of(beanstalk), tube);
     }
     if (err)
         beanstalk_word(beanstalk, beanstalk_word_of(err));
@@ -143,7 +143,7 @@ static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
         }
         beanstalk->watched[place] = beanstalk->watched[--beanstalk->watch_count];
         tube->watchers--;
-        beanstalk_tubes_settle(tubes_of(beanstalk), tube);
+        beanstalk_tubes_drop_unused(tubes_of(beanstalk), tube);
     }
     answer_watching(beanstalk);
 }
@@ -153,10 +153,10 @@ void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
     struct beanstalk_tubes *tubes = tubes_of(beanstalk);
     budget_spend(&beanstalk_server(beanstalk)->budget, (int64_t)beanstalk->watch_count * FORGET_NS);
     beanstalk->used->users--;
-    beanstalk_tubes_settle(tubes, beanstalk->used);
+    beanstalk_tubes_drop_unused(tubes, beanstalk->used);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++) {
         beanstalk->watched[i]->watchers--;
-        beanstalk_tubes_settle(tubes, beanstalk->watched[i]);
+        beanstalk_tubes_drop_unused(tubes, beanstalk->watched[i]);
     }
     if (beanstalk->watched != &beanstalk->one)
         mem_free(beanstalk->watched);
@@ -180,9 +180,9 @@ static uint32_t without_pushed(struct server *server, struct bytes *topics, uint
 }
 
 /*
- * A consumer whose reservation is about to end is told so instead of being made to wait beyond
- * that: the wait is cut to the beginning of the margin, and an empty end of it means DEADLINE_SOON.
- * A job that is ready comes first.
+ * A reserve of a consumer with a reservation that is about to end does not wait beyond that: the
+ * wait is cut to the beginning of the margin, and if it ends without a job the answer is
+ * DEADLINE_SOON. A ready job comes first.
  */
 static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
@@ -217,7 +217,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
                     .bound = true,
                     .wait_us = wait_us > 0 ? wait_us : 0},
     };
-    beanstalk_ask(pending, &cmd);
+    beanstalk_submit(pending, &cmd);
 }
 
 /* RELEASE, BURY and TOUCH need the reservation; other clients are refused without asking the
@@ -306,7 +306,7 @@ static void pause_tube(struct beanstalk_session *beanstalk, const struct beansta
     };
     struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
     buf_add_bytes(&pending->tube, request->tube);
-    beanstalk_ask(pending, &cmd);
+    beanstalk_submit(pending, &cmd);
 }
 
 /* ---- answers from our own tables ---- */
@@ -333,7 +333,7 @@ static void list_watched(struct beanstalk_session *beanstalk)
     pipeline_end_now(&beanstalk->pipeline, text);
 }
 
-/* ---- what the engine is asked for first ---- */
+/* ---- commands that need another answer first ---- */
 
 static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
@@ -345,7 +345,7 @@ static void stats_tube(struct beanstalk_session *beanstalk, const struct beansta
     struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = request->tube, .brief = true}};
     struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
     buf_add_bytes(&pending->tube, request->tube);
-    beanstalk_ask(pending, &cmd);
+    beanstalk_submit(pending, &cmd);
 }
 
 static void reserve_job(struct beanstalk_session *beanstalk,

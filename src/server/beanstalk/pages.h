@@ -10,7 +10,7 @@
 
 bool beanstalk_is_tube(const struct topic_view *topic);
 
-/* The whole server, of so many tubes. */
+/* Statistics of the server, which has `tubes` tubes. */
 void beanstalk_stats_page(struct server *server, const struct engine_stats *totals, uint64_t tubes,
                           struct buf *yaml);
 /* `topic`: the answer to CMD_TOPIC, or ERR_NOT_FOUND. False: there is no such tube. */

@@ -1,10 +1,9 @@
 /*
- * Who holds which job over the beanstalkd protocol. There a job is named by its number alone and
- * belongs to the connection that reserved it, so the server keeps the lease on the client's behalf.
- *
- * One kept here may outlive the engine's (the ttr ran out, somebody finished the job over HTTP):
- * the engine then refuses the lease, which is the proof. Finding one is O(1), all else O(log
- * reservations of the connection).
+ * Reservations of beanstalkd clients. In that protocol a job is named by its number only and
+ * belongs to the connection that reserved it, so the server keeps the lease for the client. A
+ * reservation here may outlive the engine's (the ttr ran out, or the job was finished over HTTP):
+ * the engine then refuses the lease. Look-ups are O(1), all else O(log reservations of the
+ * connection).
  */
 #ifndef LATERD_SERVER_BEANSTALK_RESERVATIONS_H
 #define LATERD_SERVER_BEANSTALK_RESERVATIONS_H

@@ -1,6 +1,6 @@
 /*
- * Owns the codec, what a connection means to the statistics, and its reservations' end; the order
- * of answers is pipeline.c's.
+ * Owns the codec, a connection's part in the statistics, and when its reservations end; pipeline.c
+ * keeps the order of answers.
  *
  * Invariant: an answered() callback calls no verb of the engine.
  */
@@ -11,7 +11,7 @@
 #include "server/requeue.h"
 
 enum {
-    COMMAND_NS = 300,        /* work for a command, besides what the engine does */
+    COMMAND_NS = 300,        /* work for a command, without the engine's */
     PENDING_BYTES = 1024,    /* memory of a command, with a reply that the engine holds */
     PAGE_BYTES = 240 * 1000, /* memory of the jobs that a kick has found */
     DROP_NS = 250,           /* work for forgetting a reservation */
@@ -72,7 +72,7 @@ struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanst
     pending->survey = NULL;
     pending->deadline_soon = false;
     pipeline_add(&beanstalk->pipeline, &pending->pending);
-    if (is_reserve(cmd)) /* its answer makes the reservation that later commands look for */
+    if (is_reserve(cmd)) /* its answer makes the reservation that later commands need */
         pending->pending.state = PENDING_EXCLUSIVE;
     return pending;
 }
@@ -120,7 +120,7 @@ void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *r
     pipeline_end(&pending->pending, text);
 }
 
-void beanstalk_ask(struct beanstalk_pending *pending, const struct cmd *cmd)
+void beanstalk_submit(struct beanstalk_pending *pending, const struct cmd *cmd)
 {
     pipeline_submit(&pending->pending, cmd);
 }
@@ -174,7 +174,7 @@ static bool drop_ended(const struct beanstalk_session *beanstalk)
     struct server *server = session->server;
     struct beanstalk_reservation *ended;
     while ((ended = beanstalk_reservations_ended(beanstalk->held, server->loop->now_us))) {
-        if (!session_may_go_on(session))
+        if (!session_has_budget(session))
             return false;
         beanstalk_reservations_drop(&server->beanstalk.reservations, ended);
         budget_spend(&server->budget, DROP_NS);
@@ -225,7 +225,7 @@ static void end_wait(struct pending *parked)
     beanstalk_answered(pending, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
 }
 
-/* What has come of one that is not whole, which may be many MiB. */
+/* Drops a partly received command, which may be many MiB. */
 static void forget_command(struct beanstalk_session *beanstalk)
 {
     discard_buf(&beanstalk->pipeline.session.server->discard, &beanstalk->codec.body);
@@ -300,7 +300,7 @@ static bool evict(struct session *session)
     if (parked && !is_reserve(of_pending(parked)->cmd))
         parked = NULL;
     if (pipeline_unsent(&beanstalk->pipeline) || beanstalk->pipeline.count > (parked ? 1 : 0))
-        return false; /* what was asked may have been done */
+        return false; /* the command may have been executed */
     if (parked)
         pipeline_abandon(parked);
     forget_command(beanstalk);

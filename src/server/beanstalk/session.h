@@ -31,7 +31,7 @@ struct beanstalk_pending {
 struct beanstalk_session {
     struct pipeline pipeline;
     struct beanstalk codec;
-    struct beanstalk_holder *held; /* what it has reserved; NULL until it reserves */
+    struct beanstalk_holder *held; /* its reservations; NULL before the first */
     struct beanstalk_tube *used;
     struct beanstalk_tube **watched; /* `one`, or mem_alloc'd */
     struct beanstalk_tube *one;
@@ -56,8 +56,8 @@ void beanstalk_word(struct beanstalk_session *beanstalk, enum beanstalk_word wor
 void beanstalk_is_producer(struct beanstalk_session *beanstalk);
 void beanstalk_is_worker(struct beanstalk_session *beanstalk);
 
-/* Asks the engine; the answer is written by beanstalk_answer() when it comes. */
-void beanstalk_ask(struct beanstalk_pending *pending, const struct cmd *cmd);
+/* Submits a command; beanstalk_answer() writes its answer. */
+void beanstalk_submit(struct beanstalk_pending *pending, const struct cmd *cmd);
 struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanstalk,
                                                 enum beanstalk_cmd cmd, uint64_t id);
 
@@ -74,7 +74,7 @@ enum beanstalk_word beanstalk_word_of(enum err err);
 /* The engine's reply has come, or the survey is through. */
 void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *reply);
 
-/* For turn.c: goes on with all surveys as far as the budget goes. True: there is more to do. */
+/* For turn.c: continues all surveys as far as the budget goes. True: there is more to do. */
 bool beanstalk_surveys_step(struct server *server);
 
 #endif

@@ -15,9 +15,9 @@ struct beanstalk_shared {
     struct pool pending; // struct beanstalk_pending
     struct beanstalk_reservations reservations;
     struct beanstalk_tubes tubes;
-    struct list surveys;                      // beanstalk_survey::place: those to go on with
+    struct list surveys;                      // beanstalk_survey::place: those that can continue
     struct buf yaml;                          /* the document being written */
-    uint64_t cmds[BEANSTALK_CMDS];            /* asked so far */
+    uint64_t cmds[BEANSTALK_CMDS];            /* received so far */
     uint64_t accepted;                        /* connections so far */
     uint32_t connections, producers, workers; /* now */
 };

@@ -1,8 +1,7 @@
 /*
  * First the tubes that connections use or watch, then the engine's topics, a page at a time.
- *
- * The engine must not be asked from within its answer, so the next page is asked for in the next
- * slice.
+ * Commands must not be submitted from the engine's answer, so the next page is requested in the
+ * next slice.
  */
 #include "server/beanstalk/survey.h"
 
@@ -62,7 +61,7 @@ static void see_topics(struct beanstalk_survey *survey, const struct reply *repl
         survey->stats = *reply->stats;
 }
 
-static void go_on_later(struct beanstalk_survey *survey)
+static void queue_next_step(struct beanstalk_survey *survey)
 {
     struct list *surveys = &server_of(survey)->beanstalk.surveys;
     if (list_empty(&survey->place))
@@ -76,10 +75,10 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct beanstalk_pending *pending =
         LIST_ENTRY(ticket, struct beanstalk_pending, pending.ticket);
     see_topics(pending->survey, reply);
-    go_on_later(pending->survey);
+    queue_next_step(pending->survey);
 }
 
-static void ask_topics(struct beanstalk_survey *survey)
+static void submit_topics(struct beanstalk_survey *survey)
 {
     const struct session *session = &survey->pending->session->pipeline.session;
     struct server *server = session->server;
@@ -97,9 +96,9 @@ static void step(struct beanstalk_survey *survey)
 {
     if (survey->tube_next != UINT32_MAX) {
         see_tubes(survey);
-        go_on_later(survey);
+        queue_next_step(survey);
     } else if (!survey->topics_seen) {
-        ask_topics(survey);
+        submit_topics(survey);
     } else {
         beanstalk_answered(survey->pending,
                            &(struct reply){.kind = CMD_TOPICS, .err = survey->err});
@@ -114,8 +113,8 @@ void beanstalk_survey_begin(struct beanstalk_pending *pending)
     pending->pending.state = PENDING_EXCLUSIVE;
     pending->pending.ticket.answered = answered;
     list_init(&survey->place);
-    go_on_later(survey);
-    (void)beanstalk_surveys_step(server_of(survey)); /* what is left is done in the next turns */
+    queue_next_step(survey);
+    (void)beanstalk_surveys_step(server_of(survey)); /* the rest is done in the next turns */
 }
 
 bool beanstalk_surveys_step(struct server *server)

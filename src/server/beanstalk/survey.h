@@ -1,7 +1,7 @@
 /*
  * `stats` and `list-tubes` are about all topics and tubes, of which there may be a hundred
- * thousand: a survey goes through them in slices, one or more a turn, and then its command is
- * answered. What changes meanwhile may be seen or not; what does not change is counted once.
+ * thousand: a survey goes through them in slices, one or more a turn, and then the command is
+ * answered. Tubes that come or go meanwhile may be counted or not; all others are counted once.
  */
 #ifndef LATERD_SERVER_BEANSTALK_SURVEY_H
 #define LATERD_SERVER_BEANSTALK_SURVEY_H
@@ -9,7 +9,7 @@
 #include "server/beanstalk/session.h"
 
 struct beanstalk_survey {
-    struct list place; // beanstalk_shared::surveys; nowhere while the engine is asked
+    struct list place; // beanstalk_shared::surveys; nowhere while it waits for the engine
     struct beanstalk_pending *pending;
     uint32_t tube_next; /* in the pool of tubes; UINT32_MAX: all are seen */
     struct buf after;   /* the last topic seen */
@@ -20,7 +20,8 @@ struct beanstalk_survey {
     struct engine_stats stats;
 };
 
-/* Begins the survey that answers it, which owns it; goes on at once as far as the budget goes. */
+/* Begins a survey, which will answer the command and owns it until then. It runs at once as far as
+ * the budget goes. */
 void beanstalk_survey_begin(struct beanstalk_pending *pending);
 /* NULL does nothing. The engine must not answer any more. */
 void beanstalk_survey_free(struct beanstalk_survey *survey);

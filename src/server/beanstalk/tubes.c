@@ -25,7 +25,7 @@ void beanstalk_tubes_init(struct beanstalk_tubes *tubes, uint32_t max, uint64_t 
     *tubes = (struct beanstalk_tubes){.max = max, .key = hash_key};
     pool_init(&tubes->pool, sizeof(struct beanstalk_tube));
     map_init(&tubes->by_name, name_is, &tubes->pool);
-    enum err err = beanstalk_tubes_need(tubes, BYTES("default"), &tubes->standard);
+    enum err err = beanstalk_tubes_get_or_create(tubes, BYTES("default"), &tubes->standard);
     CHECK(!err); /* it is the first */
 }
 
@@ -53,8 +53,8 @@ struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes,
     return find(tubes, hash_name(tubes, name), name);
 }
 
-enum err beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct bytes name,
-                              struct beanstalk_tube **out_tube)
+enum err beanstalk_tubes_get_or_create(struct beanstalk_tubes *tubes, struct bytes name,
+                                       struct beanstalk_tube **out_tube)
 {
     uint64_t hash = hash_name(tubes, name);
     struct beanstalk_tube *tube = find(tubes, hash, name);
@@ -75,7 +75,7 @@ enum err beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct bytes name,
     return OK;
 }
 
-void beanstalk_tubes_settle(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube)
+void beanstalk_tubes_drop_unused(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube)
 {
     if (tube->users || tube->watchers || tube == tubes->standard)
         return;

@@ -33,11 +33,11 @@ struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes,
                                             struct bytes name); /* or NULL */
 /*
  * Finds or makes. ERR_TOPICS_LIMIT. A caller that does not raise `users` or `watchers`, or that
- * lowers one, calls settle(), which forgets a tube that nobody refers to.
+ * lowers one, calls beanstalk_tubes_drop_unused(), which forgets a tube that nobody refers to.
  */
-enum err beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct bytes name,
-                              struct beanstalk_tube **out_tube) MUST_USE;
-void beanstalk_tubes_settle(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube);
+enum err beanstalk_tubes_get_or_create(struct beanstalk_tubes *tubes, struct bytes name,
+                                       struct beanstalk_tube **out_tube) MUST_USE;
+void beanstalk_tubes_drop_unused(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube);
 
 /* The next tube at or after this number in the pool, or NULL: goes through all. */
 struct beanstalk_tube *beanstalk_tubes_next(const struct beanstalk_tubes *tubes, uint32_t number);

@@ -70,7 +70,7 @@ static enum err set_directory(struct config *config, const char *value, struct c
     return OK;
 }
 
-/* -f MS, -z BYTES and -s BYTES: `option` says which. */
+/* Sets the value of -f MS, -z BYTES or -s BYTES, as `option` says. */
 static enum err set_size(struct config *config, int option, const char *value,
                          struct beanstalkd_options *options, struct config_error *error)
 {
@@ -134,7 +134,7 @@ static void add_verbosity(struct config *config)
 static enum err refuse_option(int option, char **argv, struct config_error *error)
 {
     const char *why = option == ':' ? "flag requires an argument" : "unknown flag";
-    if (optopt > 0 && optopt < 256) /* a letter; of others getopt does not say more */
+    if (optopt > 0 && optopt < 256) /* a letter; getopt does not return other options */
         (void)snprintf(error->text, sizeof(error->text), "%s: -%c", why, optopt);
     else
         (void)snprintf(error->text, sizeof(error->text), "%s: %.300s", why, argv[optind - 1]);
@@ -186,7 +186,7 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
         case 'v':
             options.wish = option == 'h' ? BEANSTALKD_SHOW_HELP : BEANSTALKD_SHOW_VERSION;
             *out_options = options;
-            return OK; /* whatever else is asked for */
+            return OK; /* other options do not matter */
         default: err = refuse_option(option, argv, out_error); break;
         }
     }

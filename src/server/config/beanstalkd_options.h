@@ -16,7 +16,7 @@
  */
 #define BEANSTALKD_VERSION "1.13"
 
-/* Where beanstalkd ends with a code of its own, so does laterd in its place. */
+/* Exit codes of beanstalkd that laterd uses in its place. */
 enum {
     BEANSTALKD_EXIT_USAGE = 5,
     BEANSTALKD_EXIT_DIRECTORY = 10, /* the -b directory cannot be used */
@@ -44,7 +44,7 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
                                  struct beanstalkd_options *out_options,
                                  struct config_error *out_error) MUST_USE;
 
-/* Finds a file of beanstalkd's log, "binlog.17", in a directory; says its name. */
+/* Finds a file of beanstalkd's log, "binlog.17", in a directory, and returns its name. */
 bool beanstalkd_binlog_find(const char *directory, char *out_name, size_t name_bytes);
 
 #endif

@@ -18,7 +18,7 @@ static bool is_none(const char *value)
     return value[0] == '\0' || strcmp(value, "none") == 0;
 }
 
-/* The dialect behind the comma, if there is one; false: there is none of this name. */
+/* Reads the dialect behind the comma, if there is one. False: it is unknown. */
 static bool read_dialect(const char *comma, enum api_dialect *out_dialect,
                          struct config_error *out_error)
 {
@@ -117,7 +117,7 @@ static bool set_paths(struct config *config, const char *value)
             len--;
         if (len == 0)
             continue;
-        /* 107 bytes is what the system has room for. */
+        /* The system's limit of a path is 107 bytes. */
         if (path[0] != '/' || len > 107 || used + len + 2 > sizeof(config->push_unix_sockets))
             return false;
         memcpy(config->push_unix_sockets + used, path, len);
@@ -235,7 +235,7 @@ struct schedule config_default_retry(const struct config *config)
     struct schedule schedule = {0};
     const char *why;
     bool good = schedule_read_words(bytes_str(config->retry), &schedule, &why);
-    CHECK(good); /* set_retry() has looked at it */
+    CHECK(good); /* set_retry() has checked it */
     schedule_limit(&schedule, (unsigned)config->attempts);
     return schedule;
 }

@@ -1,4 +1,4 @@
-/* What is checked when all is read, and where each value came from. */
+/* Checks of the complete configuration, and where each value came from. */
 #include <stdio.h>
 #include <string.h>
 

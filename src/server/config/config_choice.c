@@ -1,4 +1,4 @@
-/* Keys whose value is one of some words, or an offset from UTC. */
+/* Keys whose value is one of several words, or an offset from UTC. */
 #include "base/ascii.h"
 #include "base/check.h"
 #include "server/config/config_parts.h"

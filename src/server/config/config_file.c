@@ -210,7 +210,7 @@ static bool may_be_repeated(const struct config_key *key)
            key->kind == KIND_PATHS;
 }
 
-/* The first line of a list drops the default, and what a file before this one says. */
+/* The first line of a list drops the default, and the list of a file read before. */
 static void forget_list(struct config *config, const struct config_key *key)
 {
     if (key->kind == KIND_LISTENER)
@@ -372,8 +372,8 @@ static void check_section(struct reading *reading, const char *line)
 }
 
 /*
- * Counts lines, which the library does not tell its handler, and refuses lines it would cut. Blanks
- * before a line are taken off: the library would take what is behind them for more of the value
+ * Counts lines, whose number the library does not pass to its handler, and refuses lines that it
+ * would truncate. Removes blanks before a line: the library would append the line to the value
  * above.
  */
 static char *read_line(char *room, int room_bytes, void *ctx)

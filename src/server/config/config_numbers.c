@@ -60,7 +60,7 @@ static void add_bytes(struct buf *out, int64_t bytes)
         buf_add_char(out, suffixes[i]);
 }
 
-/* In the largest unit that gives a whole number; weeks are read, days are what is written. */
+/* Writes a duration in the largest unit that gives a whole number, up to days. */
 static void add_duration(struct buf *out, int64_t us)
 {
     static const struct {

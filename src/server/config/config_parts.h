@@ -1,4 +1,4 @@
-/* What the files that make up the configuration share: the table of keys. */
+/* Internal declarations of the configuration: the table of keys. */
 #ifndef LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 #define LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 
@@ -92,15 +92,15 @@ const struct config_key *config_find(const char *section, const char *name);
 
 bool config_is_section(struct bytes name);
 
-/* False: the value is not one for this key; *error has a text only if that says more than its
+/* Sets a key. False: the value is not valid; *error has a text only if it says more than the key's
  * range. */
 bool config_set(struct config *config, const struct config_key *key, const char *value,
                 struct config_error *error);
 
-/* What a key's value must be, to be read after "must be ". */
+/* Appends the values that a key allows, as the rest of a sentence after "must be ". */
 void config_add_range(struct buf *out, const struct config_key *key);
 
-/* Digits and no more: a time whose unit is not said. */
+/* Is it a time without a unit, only digits? */
 bool config_time_is_bare(struct bytes text);
 
 /* A number as a person would write it for a key of this kind: 262144 bytes are 256K. */

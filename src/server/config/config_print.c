@@ -1,5 +1,5 @@
 /*
- * What is said of keys: the range of a value for error texts, and the sample file with the help of
+ * Texts about keys: the range of a value for error messages, and the sample file with the help of
  * each (`laterd --print-config`).
  */
 #include <stddef.h>

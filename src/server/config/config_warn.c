@@ -13,7 +13,8 @@ static void begin(const struct config *config, struct buf *out, const struct con
     buf_addf(out, "warning: %s.%s", key->section, key->name);
 }
 
-/* Bare numbers are seconds for all times; of hours or days somebody may have meant those. */
+/* Warns of large times without a unit: they are seconds, but may have been meant as hours or
+   days. */
 static void add_bare_times(const struct config *config, struct buf *out)
 {
     for (size_t i = 0; i < config_key_count; i++) {
@@ -52,7 +53,7 @@ static void add_unused_section(const struct config *config, struct buf *out, con
     unsigned others = 0;
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        /* Of redis.url and store.data_dir more is said elsewhere; another url is empty here. */
+        /* redis.url and store.data_dir have warnings of their own; another url is empty here. */
         if (strcmp(key->section, section) != 0 || !config->places[i].path ||
             key->kind == KIND_DIR || strcmp(key->name, "url") == 0)
             continue;

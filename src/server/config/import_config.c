@@ -47,7 +47,7 @@ struct conversion {
     struct bytes values[GO_KEYS];
     struct buf *out;
     struct config_error *error;
-    bool in_section;          /* the Go server looks into none */
+    bool in_section;          /* the Go server does not know sections */
     bool has_key;             /* one of the Go server's, outside sections */
     struct bytes own_section; /* the first that laterd's configuration has, too; or empty */
 };
@@ -102,7 +102,7 @@ static bool is_text(struct bytes text)
     return bytes_is_printable(text) && bytes_is_utf8(text);
 }
 
-/* [redis] tells nothing: whoever wrote the file for the Go server may have put that there, too. */
+/* [redis] is no hint: it may also be in a file for the Go server. */
 static void note_section(struct conversion *conversion, struct bytes name)
 {
     conversion->in_section = true;

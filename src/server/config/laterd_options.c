@@ -43,8 +43,8 @@ const char laterd_help[] =
     "SIGHUP: read log_level and drain_seconds of the configuration again.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
 
-/* What the command line has, to be put over what the file has when that was read. */
-struct said {
+/* The options of the command line, which replace those of the file after that was read. */
+struct given {
     const char *data_dir;
     struct {
         const char *at[CONFIG_LISTENERS_MAX + 1]; /* one too many is kept: config refuses it */
@@ -68,17 +68,17 @@ static enum err put_data_dir(struct config *config, const char *data_dir,
     return OK;
 }
 
-static enum err put_over(struct config *config, const struct said *said,
+static enum err put_over(struct config *config, const struct given *given,
                          struct laterd_options *options, struct config_error *error)
 {
-    enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, error) : OK;
+    enum err err = given->data_dir ? put_data_dir(config, given->data_dir, options, error) : OK;
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
-        if (said->addresses[kind].count)
+        if (given->addresses[kind].count)
             config->listeners[kind].count = 0;
-        for (unsigned i = 0; i < said->addresses[kind].count && !err; i++)
-            err = config_add_listener(config, kind, said->addresses[kind].at[i], error);
+        for (unsigned i = 0; i < given->addresses[kind].count && !err; i++)
+            err = config_add_listener(config, kind, given->addresses[kind].at[i], error);
     }
-    options->sets_data_dir = said->data_dir || config->data_dir_given;
+    options->sets_data_dir = given->data_dir || config->data_dir_given;
     return err ? err : config_check(config, error);
 }
 
@@ -99,7 +99,7 @@ enum {
     IMPORT,
 };
 
-/* `found`: what getopt says of it. One letter of several in `word` is named alone. */
+/* `found`: getopt's result. One letter of several in `word` is named alone. */
 static enum err refuse_option(struct config_error *error, int found, const char *word)
 {
     char letter[] = {'-', (char)optopt, '\0'};
@@ -116,10 +116,10 @@ static enum err refuse_option(struct config_error *error, int found, const char 
     return ERR_INVALID;
 }
 
-static void add_address(struct said *said, enum protocol_kind kind, const char *address)
+static void add_address(struct given *given, enum protocol_kind kind, const char *address)
 {
-    if (said->addresses[kind].count <= CONFIG_LISTENERS_MAX)
-        said->addresses[kind].at[said->addresses[kind].count++] = address;
+    if (given->addresses[kind].count <= CONFIG_LISTENERS_MAX)
+        given->addresses[kind].at[given->addresses[kind].count++] = address;
 }
 
 enum err laterd_options_read(int argc, char **argv, struct config *config,
@@ -141,13 +141,13 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         {NULL, 0, NULL, 0},
     };
     struct laterd_options options = {.wish = LATERD_RUN, .persist = true};
-    struct said said = {.data_dir = NULL};
+    struct given given = {.data_dir = NULL};
     int option;
 
     opterr = 0; /* getopt would begin its messages with the program's path */
     while ((option = getopt_long(argc, argv, ":c:hV", long_options, NULL)) != -1) {
         if (option >= LISTEN && option < LISTEN + PROTOCOL_KINDS) {
-            add_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
+            add_address(&given, (enum protocol_kind)(option - LISTEN), optarg);
             continue;
         }
         switch (option) {
@@ -155,7 +155,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
             if (config_read(config, optarg, out_error))
                 return ERR_INVALID;
             break;
-        case DATA_DIR: said.data_dir = optarg; break;
+        case DATA_DIR: given.data_dir = optarg; break;
         case BEANSTALKD: return refuse(out_error, "--beanstalkd must be the first argument");
         case NO_PERSIST: options.persist = false; break;
         case CHECK: options.wish = LATERD_CHECK_CONFIG; break;
@@ -166,7 +166,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
             return OK;
         case PRINT:
         case 'V':
-        case 'h': /* whatever else is asked for */
+        case 'h': /* other options do not matter */
             options.wish = option == PRINT ? LATERD_PRINT_CONFIG
                            : option == 'V' ? LATERD_SHOW_VERSION
                                            : LATERD_SHOW_HELP;
@@ -180,7 +180,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
                        "what is \"%.300s\"? Try: laterd --help", argv[optind]);
         return ERR_INVALID;
     }
-    enum err err = put_over(config, &said, &options, out_error);
+    enum err err = put_over(config, &given, &options, out_error);
     if (!err)
         *out_options = options;
     return err;

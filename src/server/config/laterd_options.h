@@ -1,6 +1,6 @@
 /*
- * laterd's own command line. What it says goes before what the configuration file says, whatever
- * the order of the arguments. (beanstalkd_options.h has the other command line.)
+ * laterd's own command line. Its options take precedence over the configuration file, whatever the
+ * order of the arguments. (beanstalkd_options.h has the other command line.)
  */
 #ifndef LATERD_SERVER_CONFIG_LATERD_OPTIONS_H
 #define LATERD_SERVER_CONFIG_LATERD_OPTIONS_H
@@ -27,8 +27,8 @@ struct laterd_options {
 extern const char laterd_help[];
 
 /*
- * Fills in a configuration that holds the defaults. ERR_INVALID: out_error says why; its text is
- * empty if standard error has it already, from getopt, whose globals are used.
+ * Sets the options in a configuration that has the defaults. ERR_INVALID: out_error says why; its
+ * text is empty if getopt, whose globals are used, has written it to standard error already.
  */
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options,

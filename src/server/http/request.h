@@ -60,7 +60,7 @@ void request_done_uncounted(struct request *request, struct pipeline_text text);
 /* Answers with a problem. */
 void request_refuse(struct request *request, const struct problem *problem);
 
-/* Asks the engine for what the page shows, and answers with the page. */
+/* Submits the command that the page needs, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);
 
 /* The worker has written its answer, whose memory may be taken over. */

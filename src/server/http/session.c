@@ -21,7 +21,7 @@
 
 enum {
     DETAIL_BYTES = 200,     /* of a refusal, as struct problem has */
-    REQUEST_NS = 1500,      /* work for a request, besides what the engine does */
+    REQUEST_NS = 1500,      /* work for a request, without the engine's */
     READ_BYTES_PER_NS = 1,  /* framed, checked, and read as JSON */
     REQUEST_BYTES = 1024,   /* memory of a request, with a reply that the engine holds */
     SCAN_BYTES = 24 * 1024, /* memory of a page that the engine gathers */
@@ -109,7 +109,7 @@ static void refuse_as_waiting(struct server *server, struct call *call)
                    waiting.text);
 }
 
-/* Does what the request asks for. It may be answered and freed when this returns. */
+/* Executes the request. It may be answered and freed when this returns. */
 static void submit(struct request *request, struct call *call, struct bytes host)
 {
     struct http_session *http = request->http;

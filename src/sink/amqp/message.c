@@ -86,8 +86,9 @@ static bool put(char room[RABBIT_NAME_MAX], size_t *used, struct bytes text)
     return true;
 }
 
-bool rabbit_fill(struct bytes text, const struct delivery *delivery, char room[RABBIT_NAME_MAX],
-                 amqp_bytes_t *out)
+/* `text` with {topic} and {key} filled in. False: it would be longer than a name may be. */
+static bool fill_name(struct bytes text, const struct delivery *delivery,
+                      char room[RABBIT_NAME_MAX], amqp_bytes_t *out)
 {
     const struct bytes topic = BYTES("{topic}"), key = BYTES("{key}");
     size_t used = 0;
@@ -185,8 +186,8 @@ bool rabbit_message_make(struct rabbit_message *out, const struct delivery *deli
         }
         return encode(out, why, why_bytes);
     }
-    if (!rabbit_fill(target->exchange, delivery, out->exchange_room, &out->exchange) ||
-        !rabbit_fill(target->routing_key, delivery, out->key_room, &out->key)) {
+    if (!fill_name(target->exchange, delivery, out->exchange_room, &out->exchange) ||
+        !fill_name(target->routing_key, delivery, out->key_room, &out->key)) {
         (void)snprintf(why, why_bytes, "exchange or routing key is longer than %d bytes",
                        RABBIT_NAME_MAX);
         return false;

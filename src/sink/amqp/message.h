@@ -35,10 +35,6 @@ struct rabbit_message {
 bool rabbit_message_make(struct rabbit_message *out, const struct delivery *delivery,
                          amqp_pool_t *pool, char *why, size_t why_bytes);
 
-/* `text` with {topic} and {key} filled in. False: it would be longer than a name may be. */
-bool rabbit_fill(struct bytes text, const struct delivery *delivery, char room[RABBIT_NAME_MAX],
-                 amqp_bytes_t *out);
-
 /* Appends the encoding of a message. False: it cannot be encoded. */
 bool rabbit_keep(struct bytes exchange, struct bytes key, const amqp_basic_properties_t *properties,
                  struct buf *out);

@@ -46,7 +46,7 @@ struct publisher {
     struct rabbit_channel channels[CHANNELS];
     struct rabbit_message message;
     amqp_pool_t pool; /* of one message at a time */
-    bool told_ready;
+    bool reported_ready;
     int64_t blocked_us; /* when connection.blocked came last; 0: never */
     struct publish_counts counts;
     struct timer watch; /* the loop's: interrupts a call that writes for too long */
@@ -56,9 +56,9 @@ struct publisher {
 
 static void set_ready(struct publisher *publisher, bool ready)
 {
-    if (publisher->told_ready != ready || !ready)
+    if (publisher->reported_ready != ready || !ready)
         broker_set_ready(publisher->thread, ready, ready ? "" : publisher->link.why);
-    publisher->told_ready = ready;
+    publisher->reported_ready = ready;
 }
 
 /* Ends the deliveries that were not published. */

@@ -65,7 +65,7 @@ struct kafka {
 /* A message that librdkafka has. */
 struct push {
     struct list place;        // kafka::pushes
-    struct broker_item *item; /* NULL: it was told */
+    struct broker_item *item; /* NULL: its outcome was reported */
     size_t bytes;
 };
 

@@ -267,7 +267,7 @@ void jetstream_connect(struct nats *nats)
         return;
     }
     natsOptions *options = make_options(&nats->options, &url, nats, &status);
-    nats->connected = nats->dropped = nats->closed = false; /* nobody calls back yet */
+    nats->connected = nats->dropped = nats->closed = false; /* no callbacks yet */
     if (options)
         status = natsConnection_Connect(&nats->connection, options);
     natsOptions_Destroy(options);

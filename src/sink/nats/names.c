@@ -19,7 +19,7 @@ struct name_look_up {
     char name[BROKER_HOST_BYTES];
     atomic_bool answered; /* found or not; libnats asks again, usually as fast */
     atomic_int users;     /* its thread, and the broker's */
-    bool has_thread;      /* else nobody looks it up: it is not answered, and tried again */
+    bool has_thread;      /* false: none could be started, and the look-up is tried again */
 };
 
 static void drop(struct name_look_up *up)

@@ -49,7 +49,7 @@ struct nats {
 struct push {
     struct list place;
     natsMsg *message;         /* libnats'; only compared */
-    struct broker_item *item; /* NULL: it was told */
+    struct broker_item *item; /* NULL: its outcome was reported */
     size_t bytes;
 };
 
@@ -79,7 +79,7 @@ natsStatus jetstream_make_stream(struct nats *nats);
 /* Waits up to `limit_us` until the servers' names are looked up, and less if the thread must end.
    Those that are not answered are taken out of the URL. False: none is left. */
 bool jetstream_look_up(struct nats *nats, struct broker_url *url, int64_t limit_us);
-/* Their threads go on without us. Any thread, if the broker's has ended. */
+/* Leaves the threads of look-ups to end by themselves. Any thread, if the broker's has ended. */
 void jetstream_forget_look_ups(struct nats *nats);
 
 /* ---- publisher.c ---- */

@@ -35,7 +35,8 @@ static void add_percent(struct buf *out, char c)
     buf_addf(out, "%%%02X", (unsigned)(uint8_t)c);
 }
 
-void request_add_encoded(struct buf *out, struct bytes text)
+/* Appends the text percent-encoded: all but letters, digits and - . _ ~ @ : / becomes %XX. */
+static void add_encoded(struct buf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
         if (is_unreserved(text.at[i]))
@@ -63,7 +64,9 @@ static bool begins(struct bytes name, struct bytes start)
     return name.len >= start.len && bytes_eq_nocase(bytes_of(name.at, start.len), start);
 }
 
-bool request_header_is_free(struct bytes name)
+/* True: a target or a job may have a header of this name: not one of laterd's, nor one that frames
+   the request. */
+static bool header_is_free(struct bytes name)
 {
     static const char *const ours[] = {
         "content-length", "transfer-encoding", "connection", "host",   "expect", "te",
@@ -184,9 +187,9 @@ static void add_own(struct request *request, const struct delivery *delivery, in
     add(request, "idempotency-key", delivery->message_id);
     buf_add_i64(begin(request, "webhook-timestamp"), now_s);
     end(request);
-    request_add_encoded(begin(request, "laterd-job-id"), delivery->id);
+    add_encoded(begin(request, "laterd-job-id"), delivery->id);
     end(request);
-    request_add_encoded(begin(request, "laterd-topic"), delivery->topic);
+    add_encoded(begin(request, "laterd-topic"), delivery->topic);
     end(request);
     buf_add_u64(begin(request, "laterd-attempt"), delivery->attempt);
     end(request);
@@ -195,7 +198,7 @@ static void add_own(struct request *request, const struct delivery *delivery, in
     for (enum delivery_label i = 0; i < DELIVERY_LABELS; i++) {
         if (delivery->labels[i].len == 0)
             continue;
-        request_add_encoded(begin(request, sink_label_header(i).at), delivery->labels[i]);
+        add_encoded(begin(request, sink_label_header(i).at), delivery->labels[i]);
         end(request);
     }
     add_no_expect(request);
@@ -218,7 +221,7 @@ static void add_event(struct request *request, const struct delivery *delivery)
     add_attribute(begin(request, "ce-id"), delivery->message_id);
     end(request);
     buf_add_str(&source, "/laterd/");
-    request_add_encoded(&source, delivery->topic); /* a URI reference */
+    add_encoded(&source, delivery->topic); /* a URI reference */
     add_attribute(begin(request, "ce-source"), buf_bytes(&source));
     end(request);
     buf_fini(&source);
@@ -242,7 +245,7 @@ static void add_free(struct request *request, const struct delivery *delivery,
                      const struct target_header *header)
 {
     bool is_event = delivery->target->http.encoding == ENCODING_CLOUDEVENTS;
-    if (!request_header_is_free(header->name) || !is_header(header) ||
+    if (!header_is_free(header->name) || !is_header(header) ||
         (is_event && begins(header->name, BYTES("ce-"))) || request->count == REQUEST_HEADERS_MAX)
         return;
     request->starts[request->count++] = request->text.len;

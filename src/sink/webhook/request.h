@@ -32,11 +32,4 @@ void request_fini(struct request *request);
 enum err request_make(struct request *request, const struct delivery *delivery, int64_t now_s,
                       struct secrets *secrets, struct secret_problem *out_problem) MUST_USE;
 
-/* True: a target or a job may have a header of this name: not one of laterd's, nor one that frames
-   the request. */
-bool request_header_is_free(struct bytes name);
-
-/* Appends the text percent-encoded: all but letters, digits and - . _ ~ @ : / becomes %XX. */
-void request_add_encoded(struct buf *out, struct bytes text);
-
 #endif

@@ -87,7 +87,7 @@ static void removed(struct disk_op *op)
     file_free(history, file);
 }
 
-/* One file at a time; that which nobody reads comes to the front of those that wait for it. */
+/* Removes one file at a time. A file without searches moves to the front of the waiting ones. */
 static void remove_retired(struct history *history)
 {
     if (history->removing)
@@ -126,8 +126,8 @@ static bool is_in_the_way(const struct history *history)
            segments_next_us(segments) > history->store->now_us;
 }
 
-/* Files whose youngest entry is too old, unless history is off; and the oldest, if jobs have no
-   room. */
+/* Retires files whose youngest entry is too old, unless history is off; and the oldest if the disk
+ * has no room for jobs. */
 static void expire(struct history *history)
 {
     struct history_file *file = oldest(history);
@@ -208,7 +208,8 @@ static void freeze(struct history *history)
 {
     struct log *log = history->store->log;
     write_waiting(history);
-    if (log_batch(log) < history->table.batch_first) { /* a full disk had none of it: no file can */
+    if (log_batch(log) < history->table.batch_first) { /* the log lacks its entries, because the
+                                                          disk was full: no file can have them */
         history->lost += history->table.count;
         history_table_clear(&history->table);
         history->wanted = false;
@@ -245,7 +246,7 @@ static void await_sync(struct history *history)
             log_want_sync(store->log);
         return;
     }
-    if (history->frozen_last <= history->covered) { /* somebody put a file there */
+    if (history->frozen_last <= history->covered) { /* a file was put there by hand */
         give_up(history);
         return;
     }
@@ -315,7 +316,7 @@ static void written(struct disk_op *op)
     history->writing = false;
     if (op->err == ERR_AGAIN || op->err == ERR_DISK_FULL) {
         if (op->err == ERR_DISK_FULL)
-            (void)make_room(history); /* if there is no more room than the disk told of */
+            (void)make_room(history); /* if there is less room than the disk had reported */
         put_off(history);
         return;
     }
@@ -485,7 +486,7 @@ enum err history_file_read(struct disk *disk, struct disk_file *file, struct his
     if (err || size_err)
         return err ? err : size_err;
     bool whole = out_head->size_bytes == size_bytes;
-    out_head->size_bytes = size_bytes; /* what it takes on the disk */
+    out_head->size_bytes = size_bytes; /* with padding */
     if (verdict != FORMAT_GOOD)
         return verdict == FORMAT_NEWER ? ERR_UNSUPPORTED : ERR_CORRUPT;
     if (!whole)
@@ -501,8 +502,8 @@ enum err history_file_read(struct disk *disk, struct disk_file *file, struct his
 }
 
 /*
- * A file that cannot be read stays: another version, or another try, may read it. As far as its
- * head tells its batches, it keeps its place among the others.
+ * Keeps a file that cannot be read, because another version, or another try, may read it. If its
+ * header names its batches, it keeps its place among the others.
  */
 static void keep_unread(struct history *history, uint32_t number, struct history_head *head)
 {
@@ -570,7 +571,7 @@ static bool stands_for_unread(struct history *history, const struct history_file
     return true;
 }
 
-/* In order of their batches. What a merge took over, and did not come to remove, goes. */
+/* Sorts files by their batches. Removes files that were merged but not removed before a crash. */
 static void put_in_order(struct history *history)
 {
     struct list all;
@@ -633,7 +634,7 @@ void history_replay(struct history *history, struct bytes entry, uint64_t batch)
 
 enum err history_replayed(struct history *history, uint64_t batch_next)
 {
-    /* A file of batches that the log does not have was put there by somebody. */
+    /* A file of batches that the log does not have was put there by hand. */
     while (!list_empty(&history->files)) {
         struct history_file *last = LIST_ENTRY(history->files.prev, struct history_file, link);
         if (last->head.batch_last < batch_next)

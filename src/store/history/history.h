@@ -15,9 +15,9 @@
  *
  * Invariants
  * H1 The batches of files do not overlap. The newest file ends before the frozen table (the one
- * that is being flushed) begins, and the frozen table ends before the table begins. H2 No segment
- * is removed that has entries which are in no file, unless the disk is full. H3 A file has only
- * entries of durable batches.
+ *    that is being flushed) begins, and the frozen table ends before the table begins.
+ * H2 No segment is removed that has entries which are in no file, unless the disk is full.
+ * H3 A file has only entries of durable batches.
  *
  * Main thread only, except that the disk's threads read and write the files.
  */

@@ -1,8 +1,8 @@
 /*
- * Look-ups: first what is in memory, then the files from the newest to the oldest, and of each the
- * blocks from the last to the first: a job may have a hundred thousand entries, of which but the
- * newest are shown. A search begins when its turn has come. It holds the files that there were
- * then, so that neither a merge nor a removal changes what it sees.
+ * Look-ups: first in memory, then in the files from the newest to the oldest, and in each its
+ * blocks from the last to the first, because a job may have a hundred thousand entries, of which
+ * only the newest are shown. Searches run one after another. A search pins the files that existed
+ * at its beginning, so that neither a merge nor a removal changes its result.
  */
 #include "base/arena.h"
 #include "base/check.h"
@@ -13,22 +13,22 @@ enum {
     AGAIN_US = 100 * 1000,  /* no descriptor was free */
     UNDER_WAY_MAX = 4,      /* searches that read at a time */
     READ_MAX = 64 * 1024,   /* bytes, unless one block has more */
-    TURN_BYTES = 64 * 1024, /* looked through in a turn, and one read more: some 20 us a KiB; … */
-    TAKEN_BYTES = 12,       /* … an entry that is found in memory counts as so many, … */
-    PASSED_NODES = 16,      /* … and so many others as one */
+    TURN_BYTES = 64 * 1024, /* searched in a turn, besides one read: some 20 us a KiB; … */
+    TAKEN_BYTES = 12,  /* … an entry that is found in memory counts as this many bytes, … */
+    PASSED_NODES = 16, /* … and this many other entries in memory as one found */
     FOUND_BYTES_MAX = 1024 * 1024 /* of entries; more are not shown */
 };
 
 struct history_search {
     struct list link; // history::searches
     struct history *history;
-    struct history_find *find; /* NULL: nobody waits for it any more */
+    struct history_find *find; /* NULL: it was cancelled */
     uint64_t key;
-    struct buf files;   /* struct history_file *: still to be read, the newest last */
+    struct buf files;   /* struct history_file *: not read yet, the newest last */
     struct arena arena; /* of the entries' bytes */
     size_t arena_bytes;
     struct buf found; /* struct happening, the newest first */
-    uint32_t passed;  /* entries of tables that were looked at */
+    uint32_t passed;  /* entries of tables that were examined */
     bool begun, reading, ended;
     char *bytes;        /* read … */
     size_t first, last; /* … blocks of the file … */
@@ -37,7 +37,7 @@ struct history_search {
     int64_t retry_at_us;
 };
 
-/* ---- what is found ---- */
+/* ---- results ---- */
 
 static bool is_too_old(const struct history_search *search, const struct happening *happening)
 {
@@ -270,7 +270,7 @@ static enum err use_read(struct history_search *search)
     return err == ERR_DAMAGED ? OK : err;
 }
 
-/* Goes on until it reads, or has ended. */
+/* Continues until it waits for a read, or has ended. */
 static void step(struct history_search *search)
 {
     enum err err = search->op.done ? use_read(search) : OK;
@@ -290,7 +290,7 @@ static void step(struct history_search *search)
     end(search, err);
 }
 
-/* Is a file missing between others, or is there one of which nobody knows what it has? */
+/* Is a file missing between others, or is there one whose contents are unknown? */
 static bool is_incomplete(const struct history *history)
 {
     uint64_t last = 0;
@@ -307,7 +307,7 @@ static bool is_incomplete(const struct history *history)
     return incomplete;
 }
 
-/* Looks into memory. Returns what that costs, as bytes that are looked through. */
+/* Searches in memory. Returns the cost of that, in bytes searched. */
 static size_t begin(struct history_search *search)
 {
     struct history *history = search->history;

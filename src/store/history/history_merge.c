@@ -149,7 +149,7 @@ static void read_ended(struct disk_op *op)
     merge->reading = NULL;
     if (!op->err &&
         (op->got != op->len || history_walk_init(&input->walk, input->bytes, op->len) != OK))
-        input->file->damaged = true; /* it stays as it is, and so do those before it */
+        input->file->damaged = true; /* it is not merged, nor are those before it */
     if (op->err || input->file->damaged) {
         put_off(merge);
         return;

@@ -11,7 +11,7 @@ struct history_file {
     struct list link; // history::files, history::retired or history::strays
     uint32_t number;
     bool merging, damaged; /* it is an input; a part of it cannot be read */
-    bool nameless;         /* a stray whose head does not tell of which store it is */
+    bool nameless;         /* a stray file whose header does not name its store */
     uint32_t users;        /* that read it: until then it stays on the disk */
     struct history_head head;
     struct history_fence *fences;
@@ -25,7 +25,7 @@ struct history {
     int64_t keep_us;     /* 0: no history is kept */
     struct list files;   // history_file::link, the oldest first
     struct list retired; // the same: to be removed from the disk
-    struct list strays;  // the same: nobody can tell what batches they have; they stay
+    struct list strays;  // history_file::link: files whose batches are unknown; they are kept
     uint32_t file_count, number_next;
     uint64_t bytes, entries; /* of all files that are on the disk */
     uint64_t covered;        /* the newest file has all batches up to this one */
@@ -50,7 +50,7 @@ struct history {
     struct history_merge *merge;
     struct discard spent; /* images that were written, up to 32 MiB: freed a piece a turn */
     struct list searches; // history_search::link
-    uint64_t steps;       /* entries that were sorted, built or looked at in tables: for tests */
+    uint64_t steps;       /* entries that were sorted, encoded or examined in tables: for tests */
     uint32_t reading;     /* of those, so many have an operation under way */
 };
 
@@ -59,7 +59,7 @@ struct history {
 struct history_file *history_file_new(struct history *history, uint32_t number,
                                       const struct history_head *head, const char *fences);
 void history_retire(struct history *history, struct history_file *file);
-/* Is so much room on the disk that history may take some? */
+/* Is there enough room on the disk for history to take `bytes`? */
 bool history_has_room(const struct history *history, uint64_t bytes);
 
 /* The head and the fences of a file, to be freed. ERR_CORRUPT, ERR_UNSUPPORTED. Waits. */
@@ -78,6 +78,6 @@ bool history_merge_works(const struct history_merge *merge); /* wants the next t
 
 void history_searches_turn(struct history *history);
 int64_t history_searches_next_us(const struct history *history); /* INT64_MAX: never */
-void history_searches_fini(struct history *history);             /* nobody waits for any */
+void history_searches_fini(struct history *history);             /* none may be pending */
 
 #endif

@@ -8,22 +8,22 @@
 #include "store/log/cleaner_parts.h"
 
 enum {
-    SLICE_RECORDS = 256,           /* looked at in one turn: up to 1 µs each */
+    SLICE_RECORDS = 256,           /* records per step, up to 1 µs each */
     READ_TRIES = 10,               /* of a read that fails: 51 s … */
     READ_TRIES_FULL = 4,           /* … or 0.7 s while the disk is full */
     CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
     TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
-    IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
-    IDLE_TIMES = 9,           /* … and so many times what cleaning one took: 10 % of a core */
-    JOB_NS = 700,             /* for each job that a step goes through */
-    PHASES = 2,               /* a job that leaves is walked over, and departs */
-    TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
-    STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
-    TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
-    TURN_US = 2000,           /* … nor when steps have taken so long, … */
-    STEP_US = 250,            /* … or as long as what is pending should take: a step, and … */
-    BYTES_A_US = 400,         /* … so many bytes gone through in each µs */
+    IDLE_PAUSE_US = 500 * 1000, /* the least pause between two segments cleaned while idle, … */
+    IDLE_TIMES = 9,           /* … or 9 times what cleaning the first one took: 10 % of a core */
+    JOB_NS = 700,             /* estimated time of a step for each job */
+    PHASES = 2,               /* a job that goes to a slice is handled twice: walk and depart() */
+    TURN_JOBS = 2048,         /* a turn begins no step after this many jobs (some 1.5 ms), … */
+    STEP_JOBS = 128,          /* … each step counting as at least this many, … */
+    TURN_COPIES = 512 * 1024, /* … nor after this many copied bytes, … */
+    TURN_US = 2000,           /* … nor after this time, … */
+    STEP_US = 250,            /* … nor after the estimate for the backlog: this time, and … */
+    BYTES_A_US = 400,         /* … one µs for each 400 bytes */
 };
 
 /* ---- reading ---- */
@@ -38,11 +38,11 @@ static void read_ended(struct disk_op *op)
         cleaner->fresh = op->file;
     cleaner->read_err = op->err;
     if (!op->err)
-        scan_brought(&cleaner->scan, op->got);
+        scan_read_ended(&cleaner->scan, op->got);
 }
 
-/* At once what is in memory; else, and past the page cache, the disk's threads read. */
-static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. */
+static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 {
     struct cleaner *cleaner = scan->owner;
     struct segment *segment = cleaner->segment;
@@ -85,7 +85,7 @@ static void open_scan(struct cleaner *cleaner)
     cleaner->batch = NULL;
     cleaner->step = CLEAN_WALK;
     scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
-    cleaner->scan.bring = bring;
+    cleaner->scan.read_window = read_window;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
@@ -100,7 +100,7 @@ static void close_scan(struct cleaner *cleaner)
     cleaner->read_err = OK;
 }
 
-/* From the segment's beginning on. */
+/* Starts at the segment's beginning. */
 static void begin_walk(struct cleaner *cleaner)
 {
     const struct segment *oldest = cleaner->segment;
@@ -129,15 +129,15 @@ static void start(struct cleaner *cleaner)
         return;
     cleaner->segment = oldest;
     cleaner->spilled = !spill_begin(cleaner->spill, oldest);
-    cleaner->copied_from = oldest->live_bytes + oldest->told_bytes;
+    cleaner->copied_from = oldest->live_bytes + oldest->slice_log_bytes;
     begin_walk(cleaner);
 }
 
 /* ---- what cannot be read ---- */
 
 /*
- * Looks for a batch at `offset`. ERR_AGAIN while cleaner::reading: that is to be asked again when
- * the disk has read it. After a failure it is read past the page cache: what the disk really has.
+ * Is there a batch at `offset`? ERR_AGAIN with cleaner::reading: call again when the read has
+ * ended. After a failure it is read past the page cache, to see what the disk really has.
  */
 static enum err look(struct cleaner *cleaner, enum format_verdict *out_verdict,
                      struct batch_head *out_head, const char **out_batch)
@@ -157,15 +157,16 @@ static void report_unread(struct cleaner *cleaner, enum err err)
     cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_UNREAD, &error);
 }
 
-/* The batch at `offset` could not be read, or (OK) is not what it must be. */
+/* Plans a retry of the batch at `offset`, which could not be read, or (OK) is not the expected one.
+   After the last try: the segment is damaged, and the search for the next good batch begins. */
 static void put_off(struct cleaner *cleaner, enum err err)
 {
     unsigned tries_max = !err                               ? CHECK_TRIES
                          : segments_full(cleaner->segments) ? READ_TRIES_FULL
                                                             : READ_TRIES;
-    scan_forget(&cleaner->scan);
+    scan_discard(&cleaner->scan);
     cleaner->batch = NULL;
-    if (err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
+    if (err == ERR_AGAIN) { /* no descriptor is free: no fault of the segment */
         cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
         return;
     }
@@ -184,7 +185,8 @@ static void put_off(struct cleaner *cleaner, enum err err)
     cleaner->offset += BLOCK;
 }
 
-/* Is there a good batch at `offset`? One block on each call. False: it is not known yet. */
+/* Tests one block: is there a good batch at `offset`? False: the read has not ended yet, or must be
+   repeated. */
 static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
 {
     enum format_verdict verdict;
@@ -213,7 +215,7 @@ static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
 
 /* ---- relocating ---- */
 
-/* Brings the next batch into the window. False: it is put off, or being read. */
+/* Reads the next batch into the window. False: not yet, it is being read or will be retried. */
 static bool read_batch(struct cleaner *cleaner)
 {
     enum format_verdict verdict;
@@ -232,8 +234,8 @@ static bool read_batch(struct cleaner *cleaner)
 }
 
 /*
- * A MOVE of a job whose record is in a slice: it says of the job what that does not. Only if no
- * later one does: what is appended again for the first of a job is the last word for all.
+ * Relocates a MOVE of a job whose record is in a slice, if it is the job's newest. The core appends
+ * the job's present state, so older MOVEs of the job are not needed any more.
  */
 static void relocate_placed(struct cleaner *cleaner)
 {
@@ -251,9 +253,9 @@ static void relocate_record(struct cleaner *cleaner)
     const struct record *record = &cleaner->walk.record;
     uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
-    bool lost = !record_body_good(record); /* it stays so, wherever it goes */
+    bool lost = !record_body_good(record); /* the copy is marked as damaged, too */
     if (lost && record->event.kind == EVENT_NOTE)
-        return; /* CLEAN_UNREAD sees to it */
+        return; /* CLEAN_UNREAD handles it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
     if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
         spill_offer(cleaner->spill, record, place))
@@ -264,7 +266,7 @@ static void relocate_record(struct cleaner *cleaner)
     cleaner->relocated_jobs += log_records(cleaner->log) - records;
 }
 
-/* Tells of the jobs that the record just told of and those behind it are of. */
+/* Calls callbacks->soon for the jobs of the current record and of those behind it. */
 static void announce_soon(const struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
@@ -274,7 +276,7 @@ static void announce_soon(const struct cleaner *cleaner)
     struct job_ref ref;
     size_t at = walk->record_at, len;
     while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
-           record_glance(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+           record_peek(walk->batch + at, walk->end - at, &len, &ref) == OK) {
         at += len;
         if (ref.seq)
             seqs[count++] = ref.seq;
@@ -293,7 +295,7 @@ static void relocate_one(struct cleaner *cleaner)
         relocate_placed(cleaner);
 }
 
-/* Offers the next jobs of the batch to the callbacks. */
+/* Relocates the next `*budget` records of the batch, or what is left of them. */
 static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 {
     struct batch_walk *walk = &cleaner->walk;
@@ -305,7 +307,7 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     }
     if (err == OK)
         return;
-    if (err == ERR_CORRUPT) /* whole, and not a batch of ours: a bug, or sabotage */
+    if (err == ERR_CORRUPT) /* the checksum is valid, the contents are not: a bug, or sabotage */
         segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
                          "a record is whole but cannot be");
     cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
@@ -315,10 +317,10 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     cleaner->batch = NULL;
 }
 
-/* Have changes been left behind, in batches that cannot be read? */
+/* CLEAN_MOVES if there are live MOVEs left, which are in batches that cannot be read. */
 static enum clean_step after_unread(const struct cleaner *cleaner)
 {
-    bool moves = cleaner->segment->told_moves > 0 && cleaner->store->callbacks->relocate_moves;
+    bool moves = cleaner->segment->slice_log_moves > 0 && cleaner->store->callbacks->relocate_moves;
     return moves ? CLEAN_MOVES : CLEAN_SLICES;
 }
 
@@ -337,7 +339,7 @@ static void relocate_unread(struct cleaner *cleaner)
     cleaner->step = after_unread(cleaner);
 }
 
-/* Nothing is lost by those: the job is in memory, and how it is now is appended. */
+/* Loses nothing: the jobs are in memory, and their present state is appended. */
 static void relocate_moves(struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
@@ -358,7 +360,7 @@ bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where)
 
 static void relocate_rest(struct cleaner *cleaner);
 
-/* What batches of the segment told of slices must be in the log without it. */
+/* Appends again what batches of this segment said about slices. */
 static void write_slices(struct cleaner *cleaner)
 {
     uint64_t batch = segments_after(cleaner->segments, cleaner->segment)->batch_first;
@@ -373,10 +375,10 @@ static void begin_rest(struct cleaner *cleaner)
 {
     cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : after_unread(cleaner);
     if (cleaner->step == CLEAN_SLICES)
-        write_slices(cleaner); /* it is little, mostly: one batch takes all */
+        write_slices(cleaner); /* mostly it fits into one batch */
 }
 
-/* Far jobs go to slices. What has changed meanwhile is relocated: another walk finds it. */
+/* Moves far jobs to slices. Jobs that changed meanwhile stay; another walk relocates them. */
 static void spill(struct cleaner *cleaner)
 {
     bool left;
@@ -395,7 +397,7 @@ static void spill(struct cleaner *cleaner)
         begin_rest(cleaner);
 }
 
-/* There is no memory for more of them: what was taken goes first. Between two batches. */
+/* The run of far jobs is full: writes it to a slice, then the walk continues at the next batch. */
 static void spill_before_more(struct cleaner *cleaner)
 {
     close_scan(cleaner);
@@ -403,7 +405,7 @@ static void spill_before_more(struct cleaner *cleaner)
     cleaner->step = CLEAN_SPILL;
 }
 
-/* An idle machine has time, but others may have it, too. */
+/* The pause between two segments cleaned while idle: other programs may need the processor. */
 static int64_t idle_pause_us(const struct cleaner *cleaner)
 {
     int64_t pause_us = (int64_t)cleaner->segment_jobs * JOB_NS / 1000 * IDLE_TIMES;
@@ -425,15 +427,16 @@ static void relocate_rest(struct cleaner *cleaner)
     cleaner->wait_times = cleaner_wait_times(cleaner, copied, departed);
     cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied * cleaner->wait_times;
     cleaner->idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
-    /* Even if nothing was relocated: that the dead have died must be durable before they go. */
+    /* Even if nothing was relocated: the ends of the dead jobs must be durable before their records
+       are removed. */
     cleaner->batch_last = log_batch(cleaner->log);
     log_want_open(cleaner->log);
     cleaner->step = CLEAN_DURABLE;
 }
 
 /*
- * A slice of the walk: each step of the loop is one batch looked at, one block looked at, or some
- * of a batch's records relocated. A batch of one huge record is read in one piece all the same.
+ * A bounded part of the walk: each pass of the loop reads one batch, tests one block, or relocates
+ * some of a batch's records. A batch of one huge record is read in one piece.
  */
 static void walk(struct cleaner *cleaner)
 {
@@ -442,9 +445,10 @@ static void walk(struct cleaner *cleaner)
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
     uint64_t limit = cleaner->offset + CLEANER_TURN_BYTES;
     unsigned budget = SLICE_RECORDS;
-    while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
+    while ((oldest->live_jobs > 0 || oldest->slice_log_moves > 0) &&
+           cleaner->batch_next < batch_end) {
         if (cleaner->offset >= limit || budget == 0)
-            return; /* go on in the next turn */
+            return; /* continued in the next turn */
         if (!cleaner->batch && !cleaner->seeking && !cleaner->spilled &&
             spill_full(cleaner->spill)) {
             spill_before_more(cleaner);
@@ -528,7 +532,7 @@ static void reuse(struct cleaner *cleaner)
     segment_name(cleaner->reuse_number, cleaner->remove.to_name);
 }
 
-/* Its file is closed before: the last close of a removed file frees its pages and blocks, which
+/* The file is closed first: the last close of a removed file frees its pages and blocks, which
  * takes the kernel milliseconds. */
 static void remove_segment(struct cleaner *cleaner)
 {
@@ -568,9 +572,8 @@ static void work(struct cleaner *cleaner)
 }
 
 /*
- * Far jobs that stay in the log are in memory, so it must not grow while they come fast: while it
- * is too large, as much is cleaned as has come since then. What steps could not do while the disk
- * wrote, and what is appended by cleaning, is owed, too.
+ * Far jobs that stay in the log take memory, so the log must not grow while they arrive fast: while
+ * it is too large, each appended byte, also of the cleaner's copies, adds to the backlog.
  */
 static void count_behind(struct cleaner *cleaner)
 {
@@ -595,7 +598,8 @@ static int64_t clock_us(const struct cleaner *cleaner)
     return callbacks->clock_us ? callbacks->clock_us(callbacks) : 0;
 }
 
-/* Where memory is slow, or the processor is shared, steps take several times the estimate. */
+/* The clock is read after each step, because steps take several times the estimate where memory is
+   slow or the processor is shared. */
 static void work_some(struct cleaner *cleaner)
 {
     int64_t until_us = clock_us(cleaner) + cleaner->allowed_us;
@@ -637,19 +641,19 @@ static void take_turn(struct cleaner *cleaner)
         if (log_synced(cleaner->log) >= cleaner->batch_last)
             forget(cleaner);
         else
-            log_want_sync(cleaner->log); /* buffered mode: nobody else may ask for it */
+            log_want_sync(cleaner->log); /* in buffered mode perhaps nothing else requests it */
         break;
     case CLEAN_MANIFEST:
         if (manifest_forgotten(cleaner->store->manifest) &&
-            cleaner->segment->pins == 0) /* bodies that were asked for before they moved */
+            cleaner->segment->pins == 0) /* reads of bodies that began before the relocation */
             remove_segment(cleaner);
         break;
     case CLEAN_REMOVE: break;
     }
 }
 
-/* How long the cleaner may run in the next turn. Determined at the end of this one, because the
- * next turn is planned with so much less time for its other stages. */
+/* How long the cleaner may run in the next turn, in microseconds. Determined at the end of this
+ * one, because the other stages of the next turn get that much less time. */
 static int64_t next_allowed_us(const struct cleaner *cleaner)
 {
     if (!goes_on(cleaner))
@@ -683,7 +687,7 @@ int64_t cleaner_next_us(const struct cleaner *cleaner)
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
-        return INT64_MAX; /* the disk is busy enough: its next end makes a turn */
+        return INT64_MAX; /* the next disk operation that ends causes a turn */
     if (cleaner->step == CLEAN_SPILL)
         return spill_next_us(cleaner->spill);
     return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
@@ -771,9 +775,10 @@ void cleaner_valid(const struct cleaner *cleaner)
     CHECK(cleaner->offset <= oldest->end);
     CHECK(cleaner->batch_next >= oldest->batch_first && cleaner->batch_next <= next->batch_first);
     CHECK(!cleaner->batch || cleaner->walk.batch == cleaner->batch);
-    /* S4: nothing of it lives, or it is kept under another name; all else is durable elsewhere. */
+    /* S4: no live record is left, or the file is kept under another name; all else is durable
+       elsewhere. */
     CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
-    CHECK(cleaner->step < CLEAN_DURABLE || oldest->told_moves == 0);
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->slice_log_moves == 0);
     CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);
     CHECK(cleaner->step != CLEAN_REMOVE || manifest_forgotten(cleaner->store->manifest));
 }

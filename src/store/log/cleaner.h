@@ -43,7 +43,7 @@ bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being c
  * room that cleaning needs, and be written together with relocated jobs or later events.
  */
 bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
-bool cleaner_held_up(const struct cleaner *cleaner);  /* waits for callbacks->far_visited */
+bool cleaner_held_up(const struct cleaner *cleaner);  /* waits until far_visited() is false */
 bool cleaner_removing(const struct cleaner *cleaner); /* the file is being removed */
 bool cleaner_busy(const struct cleaner *cleaner);     /* a disk operation is under way */
 /* Is the log larger than options.checkpoint_bytes, so that far jobs should leave it? */

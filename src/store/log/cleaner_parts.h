@@ -18,9 +18,9 @@ enum clean_step {
     CLEAN_IDLE,
     CLEAN_WALK,     /* relocating the live jobs of the oldest segment */
     CLEAN_SPILL,    /* far jobs go to slices */
-    CLEAN_UNREAD,   /* relocating those whose records cannot be read */
-    CLEAN_MOVES,    /* the same for changes of jobs whose records lie in slices */
-    CLEAN_SLICES,   /* telling again what was told of slices */
+    CLEAN_UNREAD,   /* relocating jobs whose records cannot be read */
+    CLEAN_MOVES,    /* the same for MOVEs of jobs whose records lie in slices */
+    CLEAN_SLICES,   /* appending the SLICE records of the segment again */
     CLEAN_REST,     /* relocating what has no place of its own */
     CLEAN_DURABLE,  /* waiting for the batch with the last of them */
     CLEAN_MANIFEST, /* waiting for the manifest that no longer names it */
@@ -43,33 +43,32 @@ struct cleaner {
     unsigned tries;          /* how often it could not be read … */
     int64_t retry_at_us;     /* … and when it is tried again */
     struct disk_file *fresh; /* the same segment past the page cache, while retrying */
-    bool reading;            /* the disk's threads bring the scan's window … */
-    struct disk_op read;     /* … and say of it, … */
-    enum err read_err;       /* … when it failed, why */
-    uint64_t lost_jobs;      /* so many had no body that can be read */
+    bool reading;            /* the disk's threads fill the scan's window … */
+    struct disk_op read;     /* … by this operation, … */
+    enum err read_err;       /* … which ended with this */
+    uint64_t lost_jobs;      /* jobs whose body cannot be read */
     uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_MOVES, CLEAN_REST */
     uint64_t batch_last;     /* CLEAN_DURABLE: wait for this one */
-    uint64_t round_end;      /* full: batches before this are of the round under way … */
-    uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
+    uint64_t round_end;      /* disk full: the present round has the batches before this … */
+    uint64_t round_dead;     /* … and left this many dead bytes, once it was over */
     bool round_over;
     struct spill *spill;
-    bool walks_on;            /* CLEAN_SPILL: the walk is to go on where it is */
-    bool left;                /* a run has gone since the walk began: jobs may have stayed */
-    bool spilled;             /* far jobs of the segment have gone, or cannot: none is offered */
-    uint64_t checkpoint_from; /* bytes written: below, the log is not cleaned for far jobs' sake */
+    bool walks_on;            /* CLEAN_SPILL: the walk continues afterwards at `offset` */
+    bool left;                /* jobs of a run may have stayed since the walk began */
+    bool spilled;             /* no (more) jobs of this segment can go to slices */
+    uint64_t checkpoint_from; /* bytes written; below this no cleaning just to move far jobs */
     uint64_t copied_from;     /* needed bytes of the segment when its cleaning began */
-    uint64_t wait_times; /* the next is waited for so many times as long; 0: none was cleaned */
-    uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
-    uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
-    int64_t idle_us;     /* … a segment at this time, at the earliest */
-    bool opened;         /* they are those of this log */
-    uint64_t appended;   /* cleaner_bytes_appended() of the last turn … */
-    uint64_t
-        behind_bytes; /* … and what has come since the log was too large, in bytes gone through */
-    int64_t allowed_us;     /* no step but the first of the next turn begins later than this */
-    struct clean_work work; /* of a step, … */
-    struct clean_work turn; /* … of all steps of the last turn that had one, … */
-    uint64_t segment_jobs;  /* … and of all steps of this segment */
+    uint64_t wait_times;      /* factor of the wait for the next segment; 0: none was cleaned yet */
+    uint64_t idle_end;        /* idle rounds: the present one has the batches up to this, … */
+    uint64_t idle_bytes;      /* … the next begins at this log_new_bytes(), … */
+    int64_t idle_us;        /* … and the next segment is cleaned at this time, at the earliest */
+    bool opened;            /* idle_end and idle_bytes were set for this log */
+    uint64_t appended;      /* cleaner_bytes_appended() of the last turn */
+    uint64_t behind_bytes;  /* the backlog since the log became too large, see count_behind() */
+    int64_t allowed_us;     /* in the next turn only the first step may begin later than this */
+    struct clean_work work; /* of the last step, … */
+    struct clean_work turn; /* … of all steps of the last turn with any, … */
+    uint64_t segment_jobs;  /* … and jobs of all steps for this segment */
     struct scan scan;
     struct disk_op remove;
     uint32_t reuse_number; /* DISK_REUSE: that of the spare which the file becomes … */
@@ -81,24 +80,24 @@ struct cleaner {
 /* ---- cleaner_worth.c ---- */
 
 /*
- * Is cleaning the oldest segment worth it? As long as the log is larger than twice what is needed,
- * a pass over all of it writes at most as much as it frees. So does cleaning one without live jobs,
- * unless it is full of what is told of slices.
+ * Is cleaning the oldest segment worth it? Yes while the log is larger than twice what is needed: a
+ * pass over all of it then writes at most as much as it frees. Yes without live jobs, unless SLICE
+ * records and MOVEs fill half of it.
  */
 bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest);
-/* Is there a quarter more to clean than should be? */
+/* Is the log more than a quarter larger than the limit of checkpoints? */
 bool cleaner_is_behind(const struct cleaner *cleaner);
-/* When an idle store has something to clean. */
+/* When an idle store has something to clean, in microseconds; INT64_MAX: never. */
 int64_t cleaner_idle_next_us(const struct cleaner *cleaner);
 /*
- * May batches up to this one go? Followers keep them, up to a limit; on a full disk not at all,
- * because what is kept for them is refused to clients.
+ * May batches up to this one be removed? Followers keep them, up to a limit. Beyond it, and on a
+ * full disk, where clients need the room, those followers are dropped.
  */
 bool cleaner_let_go(struct cleaner *cleaner, uint64_t batch);
-/* Written, or to be written. */
+/* Bytes of batches since opening, written or not yet. */
 uint64_t cleaner_bytes_appended(const struct cleaner *cleaner);
-/* A segment was cleaned, and so many bytes of it were written again, so many left for slices: the
-   next one is waited for how many times as long as it takes for as much that is new to come? */
+/* A segment was cleaned: `copied_bytes` were appended again, `departed_bytes` went to slices. The
+   next one is due when this many times `copied_bytes` of new records have been appended. */
 uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes,
                             uint64_t departed_bytes);
 

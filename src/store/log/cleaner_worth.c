@@ -4,23 +4,23 @@
 #include "store/log/cleaner_parts.h"
 
 enum {
-    SEGMENTS_LEAST = 4, /* below so many nothing is cleaned, unless wholly dead */
+    SEGMENTS_LEAST = 4, /* with fewer segments only those without live jobs are cleaned */
     SLACK_SEGMENTS = 2,
     WAIT_TIMES = 8,
-    DISTANT_SHARE = 16, /* less than so much of the log, or of a segment, is not worth a round */
-    FOLLOWER_BYTES = 1024 * 1024 * 1024,  /* if options do not say */
-    CHECKPOINT_BYTES = 256 * 1024 * 1024, /* the same */
+    DISTANT_SHARE = 16, /* less than 1/16 of the log, or of a segment, is not worth a round */
+    FOLLOWER_BYTES = 1024 * 1024 * 1024,  /* the default of options.follower_bytes */
+    CHECKPOINT_BYTES = 256 * 1024 * 1024, /* of options.checkpoint_bytes */
 };
 
-/* Bytes of the segments that can be cleaned: all but the last. Asked each turn: no walk. */
+/* Bytes of the segments that can be cleaned: all but the last. O(1), because each turn calls it. */
 static uint64_t log_bytes(const struct cleaner *cleaner)
 {
     return segments_bytes(cleaner->segments) - segments_unused(cleaner->segments);
 }
 
 /*
- * What cleaning all of the log would free, as far as can be told: it is packed as tight as it gets
- * when every segment ends with half a record's worth of waste.
+ * An estimate of what cleaning all of the log would free. It assumes that at the end of each
+ * segment half a record's length cannot be used.
  */
 static uint64_t gain_bytes(const struct cleaner *cleaner)
 {
@@ -29,21 +29,21 @@ static uint64_t gain_bytes(const struct cleaner *cleaner)
     uint64_t live_bytes = segments_live_bytes(cleaner->segments);
     uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
     uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
-    uint64_t told_bytes = segments_told_bytes(cleaner->segments);
-    uint64_t live = live_bytes + told_bytes;
+    uint64_t slice_log_bytes = segments_slice_log_bytes(cleaner->segments);
+    uint64_t live = live_bytes + slice_log_bytes;
     live += live / 32; /* headers, padding */
     uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
     uint64_t used = log_bytes(cleaner);
     return used > packed ? used - packed : 0;
 }
 
-/* Of records that must be in the log: of live jobs, and of what is so of slices. */
+/* Bytes of the records that the log needs: of live jobs, and about slices. */
 static uint64_t needed_bytes(const struct cleaner *cleaner)
 {
-    return segments_live_bytes(cleaner->segments) + segments_told_bytes(cleaner->segments);
+    return segments_live_bytes(cleaner->segments) + segments_slice_log_bytes(cleaner->segments);
 }
 
-/* Bytes of the log that hold no such record: what has died, waste and padding. */
+/* Bytes of the log without such a record: dead records, waste and padding. */
 static uint64_t dead_bytes(const struct cleaner *cleaner)
 {
     uint64_t used = log_bytes(cleaner) + segments_tail(cleaner->segments)->end;
@@ -51,23 +51,23 @@ static uint64_t dead_bytes(const struct cleaner *cleaner)
     return used > live_bytes ? used - live_bytes : 0;
 }
 
-/* What relocating what is needed of a segment takes: a batch for each turn or full batch, all
-   padded. */
+/* Bytes that relocating a segment's needed records takes: a batch for each turn and for each
+   BATCH_FULL, all padded. */
 static uint64_t relocate_bytes(const struct segment *segment)
 {
-    uint64_t live_bytes = segment->live_bytes + segment->told_bytes;
+    uint64_t live_bytes = segment->live_bytes + segment->slice_log_bytes;
     uint64_t batches = segment->size_bytes / CLEANER_TURN_BYTES + 2 * (live_bytes / BATCH_FULL);
     return batch_bytes(live_bytes) + batches * BLOCK;
 }
 
 /*
- * On a full disk: is there something to gain, and room to gain it? Going round the whole log may be
- * needed to get at it, because the dead may lie in the middle. If a round is over, the next one
- * waits until more has died.
+ * On a full disk: will cleaning free enough, and is there room to write the copies? Dead records
+ * may be in the middle of the log, so a round over all of it may be needed. After a round the next
+ * one waits until more records have died.
  *
- * Ends eat the room that cleaning needs. So when there is hardly more of it than the oldest segment
- * takes, that one is cleaned for the little that it gives: while a segment's live jobs fit into
- * what is left, the room of all that dies will come back.
+ * Ends of jobs use up the room that cleaning needs. So when there is hardly more room than the
+ * oldest segment's copies take, it is cleaned even for a small gain: as long as a segment's live
+ * jobs fit into the room that is left, the room of all dead records can be freed.
  */
 static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
 {
@@ -120,9 +120,9 @@ bool cleaner_is_behind(const struct cleaner *cleaner)
 }
 
 /*
- * Far jobs are to leave the log when nothing more is written, too: slowly, and once. A job that a
- * round has left in the log does not become far later, so the next round comes when half as much
- * that is new has come since this one began.
+ * In an idle store, too, far jobs should leave the log: slowly, in one round. A job that a round
+ * has left in the log does not become far later, so the next round begins when new records of half
+ * the log's size have been appended since this one began.
  */
 static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
 {
@@ -131,8 +131,8 @@ static bool in_idle_round(const struct cleaner *cleaner, const struct segment *o
 }
 
 /*
- * After opening: were the log gone through in any case, what is near would be written once more at
- * each start. So a first round comes at once only if many jobs of the log could leave it.
+ * After opening: the first round begins at once only if many jobs could leave the log. Otherwise
+ * each start would copy the jobs that are due soon once more.
  */
 static void begin_rounds(struct cleaner *cleaner)
 {
@@ -144,8 +144,8 @@ static void begin_rounds(struct cleaner *cleaner)
 }
 
 /*
- * Where hardly a job leaves for many that are written again, those are near: they will end where
- * they are. So it is done more seldom, and what it writes is a fraction of what comes.
+ * If few jobs leave for many that are copied, most are due soon and will end in the log. Then
+ * rounds are less frequent, so that they write a fraction of what clients write.
  */
 uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes,
                             uint64_t departed_bytes)
@@ -155,8 +155,8 @@ uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes
 }
 
 /*
- * What is relocated at such a cleaning is written once more: so it goes no faster than new bytes
- * come, or than time passes.
+ * Should the segment be cleaned to move far jobs out of the log? Each cleaning copies records, so
+ * the rate is limited: by the rate of new bytes, or in an idle store by time.
  */
 static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *oldest)
 {
@@ -189,7 +189,7 @@ bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest)
     uint64_t segment_bytes = cleaner->options->segment_bytes;
     if (cleaner->options->never_cleans)
         return false;
-    if (oldest->live_jobs == 0 && oldest->told_bytes < oldest->size_bytes / 2)
+    if (oldest->live_jobs == 0 && oldest->slice_log_bytes < oldest->size_bytes / 2)
         return true;
     if (segments_full(cleaner->segments))
         return worth_it_full(cleaner, oldest);

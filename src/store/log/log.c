@@ -1,9 +1,9 @@
 /*
- * Records are encoded straight into the memory that is written; nothing is copied, except when the
- * open batch outgrows its write buffer. While one batch is under way the next gathers.
+ * Records are encoded into the memory that is written; nothing is copied, except when the open
+ * batch outgrows its write buffer. While one batch is being written, events go into the next.
  *
- * Buffered mode differs in this only: a batch counts as written without a sync; `synced` follows
- * by DISK_SYNC now and then. A segment is synced whole before the next one's header is written, so
+ * Buffered mode differs in this only: a batch counts as written without a sync; `synced` follows by
+ * DISK_SYNC now and then. All of a segment is synced before the next one's header is written, so
  * all unproven batches are always in the last segment; recovery relies on it.
  */
 #include "store/log/log.h"
@@ -17,7 +17,7 @@ enum { BACKLOG_MAX = 64 * 1024 * 1024 }; /* bytes that wait for the disk before 
 
 /* ---- gathering ---- */
 
-/* Gives the open batch memory for so many bytes of records, moving it if need be. */
+/* Gives the open batch memory for `payload_bytes` of records. May move it. */
 static void make_room(struct log *log, size_t payload_bytes)
 {
     struct batch *batch = log->open;
@@ -107,8 +107,8 @@ void log_seal(struct log *log)
 }
 
 /*
- * Where the next record goes: behind the last one of the open batch, or to a new batch if it would
- * be too long with it.
+ * Returns the file offset for the next record: behind the last one of the open batch, or in a new
+ * batch if the open one would become too long.
  */
 static uint64_t place_record(struct log *log, size_t len)
 {
@@ -131,18 +131,18 @@ static uint64_t place_record(struct log *log, size_t len)
     return batch->offset + BATCH_HEAD + batch->payload_bytes;
 }
 
-/* The record is one of the cleaner's. */
+/* Marks a record that the cleaner appends: as a copy, and if its body is lost. */
 static void mark(struct log *log, const struct event *event, char *record)
 {
     if (event->kind == EVENT_JOB && log->relocating == RELOCATING_BODY_LOST) {
-        record_spoil(record);
+        record_invalidate(record);
         log->bodies_lost++;
     }
     if (log->marks_copies)
         record_mark_copy(record);
 }
 
-/* Room for a record of so many bytes, counted. The caller fills it. */
+/* Adds a record of `len` bytes, which the caller fills in. */
 static char *add_record(struct log *log, size_t len, uint64_t *out_offset)
 {
     *out_offset = place_record(log, len);
@@ -153,7 +153,7 @@ static char *add_record(struct log *log, size_t len, uint64_t *out_offset)
     return batch->at + (*out_offset - batch->offset);
 }
 
-/* Its record says where, in a slice, the job's is. */
+/* Does the event's record name the place of the job's record, in a slice? */
 static bool writes_place(const struct event *event)
 {
     return event->kind == EVENT_MOVE && event->record.where;
@@ -173,7 +173,7 @@ static struct stored append(struct log *log, const struct event *event)
     if (numbered && event->job.seq >= log->seq_next)
         log->seq_next = event->job.seq + 1;
     if (log->store->failed)
-        return event->record; /* nothing is kept any more; the old place stays readable */
+        return event->record; /* nothing is appended any more; the old place stays readable */
     uint64_t offset;
     size_t len = record_bytes(event);
     char *record = add_record(log, len, &offset);
@@ -197,15 +197,15 @@ static struct stored append(struct log *log, const struct event *event)
     }
     if ((event->kind == EVENT_JOB || event->kind == EVENT_GONE) && event->record.where) {
         bool lived = segments_record_died(log->segments, event->record);
-        CHECK(lived); /* the core has told of a record that never was, or died before */
+        CHECK(lived); /* else the core named a record that never existed, or is dead already */
     }
     return stored;
 }
 
 /*
- * Who reads a MOVE or a GONE beside the core knows its job by its id: a follower. Without one the
- * records stay as short as they were. A MOVE says where its job's record is only if that lies in a
- * slice: a record in the log is read before the MOVE is.
+ * A MOVE or GONE has its job's id only if there are followers, who know jobs by their ids. A MOVE
+ * has the place of its job's record only if that lies in a slice: recovery reads a record in the
+ * log before the MOVE anyway.
  */
 struct stored log_append(struct log *log, const struct event *event)
 {
@@ -300,7 +300,7 @@ void log_begin_marks(struct log *log, uint64_t seq_mark)
     log->seq_mark = log->written_mark = seq_mark;
 }
 
-/* ---- what others ask ---- */
+/* ---- state ---- */
 
 void log_relocating(struct log *log, enum relocating what)
 {
@@ -348,7 +348,7 @@ uint64_t log_synced(const struct log *log)
 
 void log_want_sync(struct log *log)
 {
-    /* The target of a wish that is not met yet stays: under load there is always a newer batch. */
+    /* The target of a pending request stays: under load there is always a newer batch. */
     log->sync_wanted_last = log_batch(log);
     if (log->sync_wanted <= log->synced)
         log->sync_wanted = log->sync_wanted_last;
@@ -463,7 +463,7 @@ static void batch_valid(const struct log *log, const struct batch *batch)
     CHECK((batch->payload_bytes == lead_bytes(log)) == (batch->record_count == 0));
     CHECK(batch->record_count <= 1 || batch_bytes(batch->payload_bytes) <= BATCH_FULL);
     const char *at = log_recent(log, where_of(segment->number, batch->offset), &(size_t){0});
-    CHECK(at == batch->at); /* it lies where its place says */
+    CHECK(at == batch->at); /* L3 */
 }
 
 void log_valid(const struct log *log)

@@ -11,9 +11,9 @@
  *
  * Invariants
  * L1 Of batch numbers: proven ≤ synced ≤ written < sealed batches < open batch < batch_next.
- * Batches up to `proven` are known to be durable from what is on disk. L2 The numbers of the sealed
- * batches follow `written` without a gap. L3 The write buffers have the bytes of their batches, in
- * the order of their places.
+ *    Batches up to `proven` are known to be durable from what is on disk.
+ * L2 The numbers of the sealed batches follow `written` without a gap.
+ * L3 The write buffers have the bytes of their batches, in the order of their places.
  *
  * Main thread only; the commit thread writes the batch that it was given.
  */

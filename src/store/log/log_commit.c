@@ -9,29 +9,28 @@
 #include "store/log/log_parts.h"
 
 enum {
-    OPEN_AGE_US = 100 * 1000,   /* unpromised events wait so long for company */
-    CLOCK_AGE_US = 1000 * 1000, /* one batch in so long at most is written for its time alone */
-    PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
-    FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
-    CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
-    COMMITS_MEANT = 16,         /* log_commit_bytes() follows the load within so many commits */
-    LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
-    THREADS_COMMITS = 4,        /* so are so many after one that took half of inline_us */
+    OPEN_AGE_US = 100 * 1000,   /* a batch of unpromised events only is written after this time */
+    CLOCK_AGE_US = 1000 * 1000, /* the least time between batches that only carry the time */
+    PROOF_AGE_US = 100 * 1000,  /* this long after the last batch an empty one proves it */
+    FULL_AGE_US = 10 * 1000, /* on a full disk a batch waits so long, because of its padding, … */
+    CLEAN_AGE_US = 1000 * 1000, /* … or so long while the cleaner is about to free room */
+    COMMITS_MEANT = 16,         /* log_commit_bytes() is a mean of about this many commits */
+    LATENCY_RECORDS = 4,        /* latency first: the thread makes commits of more records */
+    THREADS_COMMITS = 4,        /* the thread makes this many after one of inline_us / 2 */
 };
 
 /* ---- the commit lane ---- */
 
 /*
- * While the disk is quick the commit is made here and now: clients whose requests come meanwhile
- * wait in their sockets and share the next commit, and two thread switches and two wake-ups are
- * saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
- * the disk's thread does it, so that a disk that stalls holds up only those who need it. So does it
- * where jobs are handed out so fast that they would have to wait for one another's commits, and
- * with all that is more than a turn may take: a backlog would else be written in one turn.
- *
- * There are times in which the kernel takes milliseconds of processor time for one, whatever its
- * size, and commits before it are slower than usual: so some more than the next one are the
- * thread's (docs/decisions/0107-what-made-turns-of-a-soak-long.md).
+ * Should the turn make this commit itself? While the disk is quick, yes: requests that arrive
+ * meanwhile wait in their sockets and share the next commit, and two thread switches and two
+ * wake-ups are saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). The
+ * disk's thread makes
+ *   - the next commits after a slow one, so that a disk that stalls delays only answers that need
+ *     it. Several, because slow commits come in groups, whatever their size
+ *     (docs/decisions/0107-what-made-turns-of-a-soak-long.md);
+ *   - large commits in latency-first mode, so that deliveries do not wait for them;
+ *   - all above LOG_INLINE_BYTES in a turn: otherwise one turn would write a whole backlog.
  */
 static bool commit_here(struct log *log, const struct batch *batch)
 {
@@ -44,7 +43,7 @@ static bool commit_here(struct log *log, const struct batch *batch)
     return true;
 }
 
-/* On the thread that writes it: of a job of 64 MiB the checksum alone takes milliseconds. */
+/* Runs on the thread that writes the batch: the checksum of 64 MiB alone takes milliseconds. */
 static void sign_batch(struct disk_op *op)
 {
     const struct log *log = op->owner;
@@ -83,8 +82,8 @@ uint64_t log_commit_bytes(const struct log *log)
 }
 
 /*
- * The manifest proves that the log's last segment was in use: were its file lost, header and all,
- * nothing else would tell of its batches.
+ * Has the manifest prove that the log's last segment is in use: if its file were lost, nothing else
+ * would show that batches are missing.
  */
 static void report_last_segment(struct log *log)
 {
@@ -139,7 +138,7 @@ static void sync_done(struct log *log)
     log_start_next(log);
 }
 
-/* By whom are the next ones made? */
+/* Decides who makes the next commits, after one of a batch that took so long. */
 static void note_commit(struct log *log, int64_t took_us)
 {
     if (took_us >= log->options->inline_us / 2)
@@ -168,10 +167,10 @@ static void committed(struct disk_op *op)
     case COMMIT_SYNC: sync_done(log); return;
     case COMMIT_IDLE: break;
     }
-    CHECK(false); /* an operation ended that was not under way */
+    CHECK(false); /* no operation was under way */
 }
 
-/* The file that a commit is to write. False: there is none now; it is tried again, or S5. */
+/* Gets the file that a commit writes to. False: tried again after LOG_REOPEN_US, or failed (S5). */
 static bool commit_file(struct log *log, struct segment *segment, struct disk_file **out_file)
 {
     enum err err = segments_file(log->segments, segment, out_file);
@@ -220,9 +219,9 @@ static void start_header(struct log *log, struct segment *segment)
 }
 
 /*
- * A small commit that is the first to write to its place writes zeros behind it, too: so it alone,
- * and not each of those that follow, changes the file's extents. Not for the page cache, which
- * gathers what it writes.
+ * How many zeros the commit writes behind `end`. The first small commit to a range of the file
+ * writes zeros ahead, so that only it, and not each later one, changes the file's extents. Not in
+ * buffered mode, where the page cache combines writes.
  */
 static size_t zeros_behind(const struct log *log, const struct segment *segment, uint64_t end)
 {
@@ -298,7 +297,7 @@ void log_start_next(struct log *log)
 
 /* ---- the turn ---- */
 
-/* It is time to tell on disk that the last batch with records is durable. */
+/* When must an empty batch prove that the last batch with records is durable? False: not needed. */
 static bool proof_due_at(const struct log *log, int64_t *out_at_us)
 {
     bool busy = log->open || log->step != COMMIT_IDLE || !list_empty(&log->sealed);
@@ -308,7 +307,8 @@ static bool proof_due_at(const struct log *log, int64_t *out_at_us)
     return true;
 }
 
-/* It is time to tell on disk what time it is: nothing else says what has fallen due. */
+/* When must an empty batch record the time? False: not needed. That a job became due has no event
+   of its own. */
 static bool clock_due_at(const struct log *log, int64_t *out_at_us)
 {
     bool busy = log->open || log->step != COMMIT_IDLE || !list_empty(&log->sealed);
@@ -330,7 +330,8 @@ static int64_t open_due_at(const struct log *log)
     return open->opened_us + age_us;
 }
 
-/* By an empty batch. A full disk has no block for that: there the manifest tells. */
+/* Proves the last batch by an empty one, or on a full disk, without a block for it, by the
+   manifest. */
 static void prove(struct log *log)
 {
     if (segments_full(log->segments) || segments_room(log->segments) < BLOCK) {

@@ -1,6 +1,6 @@
 /*
- * What the log's two files share: log.c gathers events into batches, log_commit.c brings the
- * batches to the disk. Nobody else includes this.
+ * What the log's two files share: log.c gathers events into batches, log_commit.c writes the
+ * batches. Nobody else includes this.
  */
 #ifndef LATERD_STORE_LOG_PARTS_H
 #define LATERD_STORE_LOG_PARTS_H
@@ -15,13 +15,13 @@ struct batch {
     struct segment *segment;
     uint64_t offset;
     char *at;             /* in a write buffer */
-    uint64_t payload_max; /* up to so much payload it stays where it is, in memory and on disk */
+    uint64_t payload_max; /* payload that fits without moving it, in memory and on disk */
     uint32_t payload_bytes;
-    uint32_t record_count; /* of events; an EPOCH record comes on top */
+    uint32_t record_count; /* without the EPOCH record */
     bool wanted;           /* an answer waits for it */
-    uint32_t features;     /* that its records use, and the manifest must say first */
+    uint32_t features;     /* its records use them: the manifest must name them before */
     int64_t opened_us;
-    uint64_t durable;  /* as its header says, once handed over */
+    uint64_t durable;  /* of its header; set by start_batch() */
     uint64_t seq_mark; /* the same */
 };
 
@@ -38,20 +38,20 @@ struct log {
     struct list sealed; /* batch::link; the first may be under way */
     uint64_t sealed_bytes;
     enum relocating relocating;
-    bool marks_copies; /* followers are to know what is none of their business */
+    bool marks_copies; /* the cleaner's copies are marked, so that followers can skip them */
 
     uint64_t batch_next; /* number for the next batch to be opened */
     uint64_t promised;   /* the last batch with a promised event; 0: none since the start */
     uint64_t written;    /* batches up to this one are written … */
     uint64_t synced;     /* … and up to this one durable */
-    uint64_t proven;     /* the highest durable number that a durable batch tells */
+    uint64_t proven;     /* the highest batch_head::durable in a durable batch */
     uint64_t last_full;  /* the last written batch with records */
     int64_t last_commit_us, last_sync_us;
     uint64_t seq_next;
     uint64_t seq_mark; /* durable: numbers below may be given */
 
     enum commit_step step;
-    unsigned threads_commits; /* commits of batches that are left to the thread */
+    unsigned threads_commits; /* the thread makes this many of the next commits */
     uint64_t inline_left;     /* bytes that this turn may still write itself */
     bool latency_first;       /* see store_latency_first */
     struct disk_op commit;
@@ -61,16 +61,16 @@ struct log {
     uint64_t written_mark;
     struct segment *written_segment; /* buffered: of the last written batch */
     char *head_block;                /* BLOCK bytes for a segment's header */
-    uint64_t sync_wanted;            /* buffered: the first batch that somebody wants on disk … */
-    uint64_t sync_wanted_last;       /* … and the last one; one sync need not wait for both */
+    uint64_t sync_wanted;            /* buffered: sync as soon as this batch is written, … */
+    uint64_t sync_wanted_last;       /* … and the last batch of which a sync was requested */
     int64_t reopen_at_us;            /* no descriptor was free for a commit: when to try again */
 
-    int64_t clock_us;        /* the time in the last batch of this life; INT64_MIN = none yet */
-    int64_t clock_wanted_us; /* a batch must have this time or a later one … */
-    int64_t clock_asked_us;  /* … since then */
+    int64_t clock_us;        /* the time in the last batch since opening; INT64_MIN = none yet */
+    int64_t clock_wanted_us; /* log_clock_note(): a batch with this time or later is wanted … */
+    int64_t clock_asked_us;  /* … and was first requested at this time */
 
     uint64_t batches, bytes_written, records, bodies_lost;
-    uint64_t new_bytes;    /* of records that are not the cleaner's */
+    uint64_t new_bytes;    /* of records, without the cleaner's copies */
     uint64_t bytes_synced; /* of bytes_written */
     uint64_t commit_sum;   /* COMMITS_MEANT times the moving mean of what a sync has written */
     uint64_t syncs, sync_us_sum;
@@ -82,7 +82,7 @@ static inline struct batch *first_sealed(const struct log *log)
     return list_empty(&log->sealed) ? NULL : LIST_ENTRY(log->sealed.next, struct batch, link);
 }
 
-/* Of the record that each batch begins with. */
+/* Length of the EPOCH record that each batch begins with, or 0. */
 static inline uint32_t lead_bytes(const struct log *log)
 {
     return log->options->epoch ? RECORD_EPOCH_BYTES : 0;
@@ -90,9 +90,9 @@ static inline uint32_t lead_bytes(const struct log *log)
 
 /* ---- log.c ---- */
 
-/* Opens the next batch, with room for so many bytes of records. */
+/* Opens the next batch, with room for `payload_bytes` of records. */
 void log_open_batch(struct log *log, size_t payload_bytes);
-/* The open batch gets no more records, and waits for the disk. */
+/* Seals the open batch: it gets no more records and waits for the disk. */
 void log_seal(struct log *log);
 
 #endif

@@ -9,10 +9,10 @@
 struct manifest_writer {
     struct store *store;
     struct disk *disk;
-    struct manifest now;                         /* as last handed to the disk */
-    uint64_t writing_first;                      /* batch_first of the one under way … */
-    uint64_t durable_first;                      /* … and of the one that is durable */
-    uint32_t writing_features, durable_features; /* incompatible ones, the same */
+    struct manifest now;                         /* the contents of the last write begun */
+    uint64_t writing_first;                      /* batch_first of the write under way … */
+    uint64_t durable_first;                      /* … and of the last that is durable */
+    uint32_t writing_features, durable_features; /* the same of `incompatible` */
     uint64_t lease_next;
     struct disk_file *file;
     char *slot; /* BLOCK bytes, under way while busy */
@@ -71,17 +71,17 @@ enum err manifest_begin(struct manifest_writer *writer, const struct manifest *f
         .name = MANIFEST_NAME,
         .file = writer->file,
     };
-    writer->disk->verbs->run(writer->disk, &op); /* what we have read must be what stays */
+    writer->disk->verbs->run(writer->disk, &op); /* the page cache may be ahead of the disk */
     return op.err;
 }
 
-/* The next slot's bytes, into the operation. */
+/* Encodes the store's present state for the next slot, and fills in the operation. */
 static void prepare(struct manifest_writer *writer, bool clean)
 {
     const struct store *store = writer->store;
     struct manifest *now = &writer->now;
     CHECK(!writer->busy);
-    CHECK(log_synced(store->log) >= now->durable); /* neither falls, or recovery loses batches */
+    CHECK(log_synced(store->log) >= now->durable); /* else recovery would lose batches */
     CHECK(now->batch_first <= log_synced(store->log) + 1);
     now->generation++;
     now->boot = store->boot;
@@ -150,7 +150,7 @@ enum err manifest_write_now(struct manifest_writer *writer, bool clean)
 
 void manifest_forget(struct manifest_writer *writer, uint64_t batch_first)
 {
-    CHECK(batch_first > writer->now.batch_first); /* what is dead stays dead */
+    CHECK(batch_first > writer->now.batch_first);
     writer->now.batch_first = batch_first;
     manifest_write(writer);
 }

@@ -1,5 +1,5 @@
 /*
- * Which segments and slices there are, and how much of each lives.
+ * The tables of segments and slices, and how much of each lives.
  */
 #include "store/log/segments.h"
 
@@ -54,7 +54,7 @@ static void drop(struct segments *segments, struct segment *segment)
     CHECK(segments->live_bytes >= segment->live_bytes && segments->live_jobs >= segment->live_jobs);
     segments->live_bytes -= segment->live_bytes;
     segments->live_jobs -= segment->live_jobs;
-    segments->told_bytes -= segment->told_bytes;
+    segments->slice_log_bytes -= segment->slice_log_bytes;
     segments->by_number[segment->number - segments->number_base] = NULL;
     segments_close_file(segments, segment);
     segments->damaged -= segment->damaged;
@@ -64,7 +64,7 @@ static void drop(struct segments *segments, struct segment *segment)
 
 /* ---- slices ---- */
 
-/* Where in segments::slices the one of this number is, or would be. */
+/* Index in segments::slices of the slice with this number, or where it would be inserted. */
 static uint32_t slice_place(const struct segments *segments, uint32_t number)
 {
     uint32_t low = 0, high = segments->slice_count;
@@ -146,7 +146,7 @@ void segments_drop_slice(struct segments *segments, struct segment *segment)
     segments->slice_bytes -= segment->size_bytes;
     segments_close_file(segments, segment);
     segments->damaged -= segment->damaged;
-    segments->retry_at_us = segments->store->now_us; /* there may be room now */
+    segments->retry_at_us = segments->store->now_us; /* room became free */
     mem_free(segment);
 }
 
@@ -179,7 +179,7 @@ void segments_free(struct segments *segments)
     while (!list_empty(&segments->spares))
         drop(segments, segment_of_link(segments->spares.next));
     CHECK(segments->disk_bytes == 0 && segments->live_jobs == 0 && segments->files_open == 0);
-    CHECK(segments->slice_count == 0); /* they are the slices', which have gone before */
+    CHECK(segments->slice_count == 0); /* slices_free() comes first */
     mem_free(segments->slices);
     mem_free(segments->by_number);
     mem_free(segments);
@@ -200,7 +200,7 @@ struct segment *segments_take(struct segments *segments, uint32_t number, uint64
     CHECK(!tail || tail->batch_first <= batch_first);
     struct segment *segment = segments_add(segments, number, size_bytes);
     segment->state = SEGMENT_HEADED;
-    segment->filled = size_bytes; /* most are; what it costs to be wrong is time */
+    segment->filled = size_bytes; /* mostly true; if not, commits take longer */
     segment->batch_first = batch_first;
     segment->key = key;
     list_add_tail(&segments->log, &segment->link);
@@ -299,9 +299,9 @@ uint64_t segments_live_bytes(const struct segments *segments)
     return segments->live_bytes;
 }
 
-uint64_t segments_told_bytes(const struct segments *segments)
+uint64_t segments_slice_log_bytes(const struct segments *segments)
 {
-    return segments->told_bytes;
+    return segments->slice_log_bytes;
 }
 
 void segments_grow(struct segment *segment, uint64_t bytes)
@@ -310,10 +310,7 @@ void segments_grow(struct segment *segment, uint64_t bytes)
     segment->end += bytes;
 }
 
-/*
- * The file of the one before was open for writing: what is read of it from now on opens it again,
- * for reading alone.
- */
+/* The segment before was open for writing. Later reads open it again, read-only. */
 void segments_headed(struct segments *segments, struct segment *segment)
 {
     CHECK(segment->state == SEGMENT_READY);
@@ -362,7 +359,7 @@ bool segments_record_died(struct segments *segments, struct stored stored)
 {
     struct segment *segment = segments_find(segments, where_segment(stored.where));
     if (!segment)
-        return true; /* its segment was cleaned and has gone before it */
+        return true; /* its segment was cleaned and removed before */
     if (segment->slice)
         return slices_record_died(segments->store->slices, segment->slice, stored);
     if (segment->live_jobs == 0 || segment->live_bytes < stored.bytes)
@@ -388,26 +385,27 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs, u
     return true;
 }
 
-void segments_add_slice_bytes(struct segments *segments, uint32_t number, uint64_t bytes,
-                              uint64_t moves)
+void segments_add_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                            uint64_t moves)
 {
     struct segment *segment = segments_find(segments, number);
     if (!segment || segment->slice)
         return;
-    segment->told_bytes += bytes;
-    segment->told_moves += moves;
-    segments->told_bytes += bytes;
+    segment->slice_log_bytes += bytes;
+    segment->slice_log_moves += moves;
+    segments->slice_log_bytes += bytes;
 }
 
-void segments_untell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves)
+void segments_remove_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                               uint64_t moves)
 {
     struct segment *segment = segments_find(segments, number);
     if (!segment || segment->slice)
         return;
-    CHECK(segment->told_bytes >= bytes && segment->told_moves >= moves);
-    segment->told_bytes -= bytes;
-    segment->told_moves -= moves;
-    segments->told_bytes -= bytes;
+    CHECK(segment->slice_log_bytes >= bytes && segment->slice_log_moves >= moves);
+    segment->slice_log_bytes -= bytes;
+    segment->slice_log_moves -= moves;
+    segments->slice_log_bytes -= bytes;
 }
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats)
@@ -429,7 +427,7 @@ void segments_stats(const struct segments *segments, struct store_stats *out_sta
 
 struct sums {
     uint32_t count, open, damaged, making;
-    uint64_t disk_bytes, live_bytes, live_jobs, told_bytes, spare_room, slice_bytes;
+    uint64_t disk_bytes, live_bytes, live_jobs, slice_log_bytes, spare_room, slice_bytes;
 };
 
 static void segment_valid(const struct segments *segments, const struct segment *segment,
@@ -454,7 +452,7 @@ static void segment_valid(const struct segments *segments, const struct segment 
     sums->disk_bytes += segment->state == SEGMENT_STALLED ? 0 : segment->size_bytes;
     sums->live_bytes += segment->live_bytes;
     sums->live_jobs += segment->live_jobs;
-    sums->told_bytes += segment->told_bytes;
+    sums->slice_log_bytes += segment->slice_log_bytes;
 }
 
 static uint64_t slices_files_valid(const struct segments *segments, struct sums *sums)
@@ -490,7 +488,7 @@ void segments_valid(const struct segments *segments)
     CHECK(sums.count == segments->log_count);
     CHECK(sums.live_bytes == segments->live_bytes &&
           sums.live_jobs == segments->live_jobs && /* G2 */
-          sums.told_bytes == segments->told_bytes);
+          sums.slice_log_bytes == segments->slice_log_bytes);
     sums.count = 0;
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
         const struct segment *spare = segment_of_link(link);

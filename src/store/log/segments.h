@@ -51,16 +51,16 @@ struct segment {
     uint64_t key;         /* segment_key(), if its file was another segment's before, else 0 */
     uint64_t live_bytes;  /* of records that are the newest image of a job */
     uint64_t live_jobs;
-    uint64_t record_max;    /* bytes of the largest record of a job in it */
-    uint64_t told_bytes;    /* of live records about slices and about jobs in them; … */
-    uint64_t told_moves;    /* … so many are MOVEs */
-    struct slice *slice;    /* SEGMENT_SLICE; else NULL */
-    struct disk_file *file; /* NULL: not open */
-    struct list open_link;  /* segments::open_files, while the file is open */
-    bool damaged;           /* some batch of it is; counted in segments::damaged */
-    uint32_t pins;          /* segments_pin() and segments_read() that were not undone yet */
-    uint32_t reading;       /* segments_read() alone */
-    bool close_after_reads; /* its file is to be closed as soon as nothing reads it */
+    uint64_t record_max;      /* bytes of the largest record of a job in it */
+    uint64_t slice_log_bytes; /* of live records about slices and about jobs in them; … */
+    uint64_t slice_log_moves; /* … so many are MOVEs */
+    struct slice *slice;      /* SEGMENT_SLICE; else NULL */
+    struct disk_file *file;   /* NULL: not open */
+    struct list open_link;    /* segments::open_files, while the file is open */
+    bool damaged;             /* some batch of it is; counted in segments::damaged */
+    uint32_t pins;            /* segments_pin() and segments_read() that were not undone yet */
+    uint32_t reading;         /* segments_read() alone */
+    bool close_after_reads;   /* its file is to be closed as soon as nothing reads it */
     struct disk_op make;
 };
 
@@ -97,7 +97,7 @@ uint32_t segments_number_next(const struct segments *segments);
 uint64_t segments_bytes(const struct segments *segments); /* of all files, made or being made */
 uint64_t segments_live_jobs(const struct segments *segments);
 uint64_t segments_live_bytes(const struct segments *segments);
-uint64_t segments_told_bytes(const struct segments *segments);
+uint64_t segments_slice_log_bytes(const struct segments *segments);
 /* Adds a segment with room for `bytes` at the log's end; its file may still have to be made. */
 struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_t batch_first);
 /* Batches take this many bytes more of it. */
@@ -111,9 +111,9 @@ void segments_headed(struct segments *segments, struct segment *segment);
 void segments_drop_first(struct segments *segments);
 
 /*
- * May its file become a spare, when it leaves the log? Its blocks have been written to, so commits
- * to it do not change the file's extents: they take about half as long. Not if damage was found in
- * it.
+ * May the segment's file become a spare when the segment leaves the log? All blocks of such a file
+ * have been written before, so commits to it do not change its extents and take half as long. Not
+ * if damage was found in it.
  */
 bool segments_may_reuse(const struct segments *segments, const struct segment *segment);
 /* Its file has become a spare with this number: segments_take_number(). */
@@ -224,9 +224,10 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs,
 
 /* Adds to, or subtracts from, the bytes of live records about slices in segment `number`. Does
    nothing if it no longer exists. */
-void segments_add_slice_bytes(struct segments *segments, uint32_t number, uint64_t bytes,
-                              uint64_t moves);
-void segments_untell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves);
+void segments_add_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                            uint64_t moves);
+void segments_remove_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                               uint64_t moves);
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats);
 void segments_valid(const struct segments *segments); /* CHECKs the invariants. O(segments) */

@@ -26,8 +26,8 @@ void segments_close_file(struct segments *segments, struct segment *segment)
 }
 
 /*
- * May its file be closed? Not while a commit or a read uses it, nor while there may be something in
- * it that is not synced: a new descriptor would not hear of an error of the old one's writes.
+ * May its file be closed? Not while a commit or a read uses it, nor while it may have unsynced
+ * writes: a sync of a new descriptor would not report errors of writes through the old one.
  */
 static bool closable(const struct segments *segments, const struct segment *segment)
 {
@@ -105,7 +105,7 @@ void segments_read(struct segments *segments, struct segment *segment, struct di
     segments->disk->verbs->submit(segments->disk, op);
 }
 
-/* What it opened is the segment's from now on, unless that has one already. */
+/* Keeps a file that the read opened, unless the segment has got one meanwhile. */
 static void take_file(struct segments *segments, struct segment *segment, const struct disk_op *op)
 {
     if (!op->file || op->fresh || op->file == segment->file)
@@ -121,7 +121,7 @@ enum err segments_read_cached(struct segments *segments, struct segment *segment
 {
     struct disk_file *file;
     if (!segment->file)
-        return ERR_AGAIN; /* opening it may have to wait for the disk, too */
+        return ERR_AGAIN; /* opening it may wait for the disk */
     enum err err = segments_file(segments, segment, &file);
     return err ? err
                : segments->disk->verbs->read_cached(segments->disk, file, offset, at, len, out_len);

@@ -7,18 +7,18 @@
 
 enum {
     SPARES = 2,             /* segments made ahead: one to write, one for the cleaner */
-    SPARES_REUSED = 4,      /* files that left the log are kept while there are fewer spares */
-    RETRY_US = 1000 * 1000, /* a full disk is asked again so often */
-    REOPEN_US = 100 * 1000, /* no descriptor was free: tried again so often */
-    BULK_BYTES = 48 * 1024, /* options.bulk_bytes, if they do not say */
+    SPARES_REUSED = 4,      /* a file that leaves the log is kept while there are fewer spares */
+    RETRY_US = 1000 * 1000, /* a full disk is tried again after this time, … */
+    REOPEN_US = 100 * 1000, /* … and after this time if no descriptor was free */
+    BULK_BYTES = 48 * 1024, /* the default of options.bulk_bytes */
 };
 
 /*
- * Zeros written ahead spare each commit a change of the file's extents, which takes about 100 us
- * whatever its size; they double what is written. So small commits, whose latency somebody waits
- * for, get them, and large ones, which need the disk's bandwidth, do not
- * (docs/decisions/0098-segments-are-filled-with-zeros-for-small-commits-only.md). Below two thirds
- * commits are small again.
+ * Zeros written ahead save each commit a change of the file's extents, which takes about 100 us
+ * whatever its size, but they double the bytes written. So they are written for small commits,
+ * where latency matters, and not for large ones, which need the disk's bandwidth
+ * (docs/decisions/0098-segments-are-filled-with-zeros-for-small-commits-only.md). Hysteresis:
+ * commits count as small again below two thirds of the limit.
  */
 bool segments_in_bulk(struct segments *segments)
 {
@@ -28,7 +28,7 @@ bool segments_in_bulk(struct segments *segments)
     return segments->bulk;
 }
 
-/* The first segment of the log whose file is not there: batches wait for it. NULL: all are. */
+/* The first segment of the log whose file is not made yet: batches wait for it. Or NULL. */
 static struct segment *first_unmade(const struct segments *segments)
 {
     struct segment *first = NULL;
@@ -42,7 +42,7 @@ static struct segment *first_unmade(const struct segments *segments)
     return first;
 }
 
-/* A spare for which there is no room is made as small as the cleaner needs: it makes the room. */
+/* No room for this spare: shrinks it to what the cleaner needs to free room. False: no smaller. */
 static bool shrink_spare(const struct segments *segments, struct segment *spare)
 {
     if (segments->wanted_bytes && segments->wanted_bytes < spare->size_bytes) {
@@ -54,9 +54,9 @@ static bool shrink_spare(const struct segments *segments, struct segment *spare)
 }
 
 /*
- * The last resort without room: the segment that batches wait for is made with half the size, down
- * to what they need, because ends of jobs may be among them, and ends give the room back. Only the
- * first such segment: a later one would take away what the first must have.
+ * No room for this segment: halves its size, but not below what its batches need, because ends of
+ * jobs may be among them, and ends free room. Only the first segment that batches wait for: a later
+ * one would take room that the first needs. False: it is not tried again now.
  */
 static bool shrink(struct segments *segments, struct segment *segment)
 {
@@ -150,7 +150,7 @@ static struct segment *add_spare(struct segments *segments, uint64_t size_bytes)
     return segment;
 }
 
-/* The file that is wanted most. Those in the log come first: batches wait for them. */
+/* The next file to make, or NULL. Those in the log come first: batches wait for them. */
 static struct segment *most_wanted(const struct segments *segments)
 {
     struct segment *unmade = first_unmade(segments);
@@ -161,7 +161,7 @@ static struct segment *most_wanted(const struct segments *segments)
     return unmade;
 }
 
-/* Those of less than the usual size do not count: they are last resorts. */
+/* The number of spares of the usual size. Smaller ones were made because the disk was full. */
 static unsigned whole_spares(const struct segments *segments)
 {
     unsigned count = 0;
@@ -243,14 +243,14 @@ void segments_make_spares(struct segments *segments)
     watch(segments);
     if ((segments->full || segments->starved) && segments->store->now_us < segments->retry_at_us)
         return;
-    /* While one is being made there is nothing to do: made() says more, or the next try. */
+    /* Nothing to do while one is being made: made() or the next try continues. */
     segments->retry_at_us = segments->store->now_us + RETRY_US;
     struct segment *unmade = most_wanted(segments);
     bool enough = whole_spares(segments) >= SPARES;
     if (unmade && unmade->state == SEGMENT_STALLED)
         make(segments, unmade);
     else if (segments->full && !unmade && enough && !segments_scarce(segments))
-        segments->full = OK; /* nothing is wanted that is not there */
+        segments->full = OK; /* all wanted files exist */
     else if (segments->full && !unmade && !enough)
         (void)add_spare(segments, segments->options->segment_bytes); /* is there room again? */
     while (!segments->full && whole_spares(segments) < SPARES)
@@ -300,7 +300,7 @@ bool segments_want_spare(const struct segments *segments)
     return segments->spare_count < SPARES;
 }
 
-/* The better one for what needs little: there already, and as small as can be. */
+/* Is `spare` the better choice? One that is made already, and then the smallest. */
 static bool better(const struct segment *spare, const struct segment *best)
 {
     bool ready = spare->state == SEGMENT_READY;
@@ -321,7 +321,7 @@ struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_
     if (!best) {
         uint64_t size_bytes = segments->options->segment_bytes;
         if (size_bytes < bytes + BLOCK)
-            size_bytes = bytes + BLOCK; /* one record larger than a segment has its own */
+            size_bytes = bytes + BLOCK; /* a record larger than a segment gets one of its own */
         best = add_spare(segments, size_bytes);
     }
     list_remove(&best->link);
@@ -363,7 +363,7 @@ uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
         bool ready = segment_of_link(link)->state == SEGMENT_READY;
         if (ready && segment_of_link(link)->size_bytes - BLOCK >= bytes)
-            return 0; /* one file takes them all */
+            return 0; /* they fit into one file */
         places += ready;
     }
     uint64_t all = bytes + places * between, least = between + 3 * BLOCK;

@@ -27,7 +27,7 @@ struct segments {
     uint32_t set_aside;  /* … and those that were set aside */
     uint64_t reused;     /* files that became spares since the start */
     uint64_t disk_bytes; /* of all segments' files, made or being made */
-    uint64_t live_bytes, live_jobs, told_bytes;
+    uint64_t live_bytes, live_jobs, slice_log_bytes;
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
     bool bulk;             /* see segments_in_bulk() */
     bool starved;          /* no descriptor was free for a new segment's file */

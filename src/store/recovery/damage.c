@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
@@ -16,25 +17,24 @@ static enum err open_segment(const struct damage *damage, const struct found *fo
     const struct walker_of of = directory_walker_of(damage->directory, found);
     enum err err = walker_open(out_walker, damage->disk, &of, true);
     if (!err)
-        walker_go(out_walker, BLOCK, found->head.batch_first);
+        walker_move_to(out_walker, BLOCK, found->head.batch_first);
     return err;
 }
 
+/* The first batch of the next segment; UINT64_MAX: there is none. */
 static uint64_t batch_end_of(const struct damage *damage, size_t index)
 {
     bool last = index + 1 == damage->segment_count;
     return last ? UINT64_MAX : damage->segments[index + 1].head.batch_first;
 }
 
-/*
- * Behind a damaged batch the next good one of the log is below this: batches up to it were durable.
- */
+/* The next good batch behind a damaged one has a number below this. */
 static uint64_t below_of(const struct damage *damage, uint64_t batch_end)
 {
     return batch_end == UINT64_MAX ? damage->proven + 2 : batch_end;
 }
 
-/* ---- taking a region apart ---- */
+/* ---- parsing a region ---- */
 
 static struct suspect *add_suspect(struct damage *damage, uint32_t region_number, const char *at,
                                    const struct record *record)
@@ -56,15 +56,18 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .len = record->len,
         .died = event->record,
         .body_good = record->summed && record_body_good(record),
-        .body_hurt =
-            event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
+        .body_damaged =
+            event->kind == EVENT_JOB && !record_body_good(record) && !record_is_invalidated(record),
     };
     return suspect;
 }
 
-/* Records one behind another, up to `end` or (0) to the first without a length. */
-static const char *take_records(struct damage *damage, uint32_t region, const char *at,
-                                const char *end, const char *room, uint32_t *out_count)
+/*
+ * Adds the consecutive records from `at` up to `end`, or (`end` NULL) up to the first length of 0,
+ * at most up to `room`. Returns where they end; NULL: one cannot be parsed.
+ */
+static const char *parse_records(struct damage *damage, uint32_t region, const char *at,
+                                 const char *end, const char *room, uint32_t *out_count)
 {
     struct record record;
     *out_count = 0;
@@ -72,7 +75,7 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
         if (record_decode(at, (size_t)((end ? end : room) - at), &record))
             return NULL;
         if (!record.is_event && !record.epoch)
-            return NULL; /* one damaged bit may have made it look like one to step over */
+            return NULL; /* one damaged bit can make an event look like a record to skip */
         if (record.is_event)
             (void)add_suspect(damage, region, at, &record);
         at += record.len;
@@ -82,11 +85,11 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
 }
 
 /*
- * One batch of the region. Returns where the next one begins, or NULL: it cannot be taken apart.
- * If its header is damaged the records must fill it, and agree with what the header says of them.
+ * Parses one batch of the region. Returns where the next one begins; NULL: it cannot be parsed. If
+ * its header is damaged, the header's length or count of records must still match them.
  */
-static const char *take_batch(struct damage *damage, uint32_t number, const char *at,
-                              uint64_t batch)
+static const char *parse_batch(struct damage *damage, uint32_t number, const char *at,
+                               uint64_t batch)
 {
     struct region *region = &damage->regions[number];
     const char *room = region->bytes + (region->end - region->start);
@@ -101,8 +104,8 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     if (!plausible && !alone)
         return NULL;
     const char *records = at + BATCH_HEAD;
-    const char *end = take_records(damage, number, records,
-                                   plausible ? records + head.payload_bytes : NULL, room, &count);
+    const char *end = parse_records(damage, number, records,
+                                    plausible ? records + head.payload_bytes : NULL, room, &count);
     if (!end)
         return NULL;
     uint64_t payload = (uint64_t)(end - records);
@@ -119,8 +122,8 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     return next;
 }
 
-/* Bodies have checksums of their own: whole jobs can be found without what is around them. */
-static void take_whole_jobs(struct damage *damage, uint32_t number)
+/* Finds intact jobs at any offset: their bodies have checksums of their own. */
+static void find_intact_jobs(struct damage *damage, uint32_t number)
 {
     const struct region *region = &damage->regions[number];
     const char *end = region->bytes + (region->end - region->start);
@@ -134,19 +137,19 @@ static void take_whole_jobs(struct damage *damage, uint32_t number)
     }
 }
 
-static void take_apart(struct damage *damage, uint32_t number)
+static void parse_region(struct damage *damage, uint32_t number)
 {
     struct region *region = &damage->regions[number];
     const char *end = region->bytes + (region->end - region->start);
     const char *at = region->bytes;
     region->first_suspect = damage->suspect_count;
     for (uint64_t batch = region->batch_first; at && batch <= region->batch_last; batch++)
-        at = take_batch(damage, number, at, batch);
+        at = parse_batch(damage, number, at, batch);
     if (!at || !bytes_all_zero(at, (size_t)(end - at)))
         region->opaque = true;
     if (region->opaque) {
         damage->suspect_count = region->first_suspect;
-        take_whole_jobs(damage, number);
+        find_intact_jobs(damage, number);
     }
     region->suspect_end = damage->suspect_count;
 }
@@ -190,7 +193,8 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
     if (region->start == region->end)
         region->opaque = true;
     region->own_end = region->mixed ? own_end(damage, region) : region->end;
-    take_apart(damage, number);
+    CHECK(region->start <= region->end && region->own_end <= region->end);
+    parse_region(damage, number);
 }
 
 /* ---- finding regions ---- */
@@ -214,7 +218,7 @@ static bool has_length(struct walker *walker)
  */
 static uint64_t end_of_last(struct walker *walker, struct region *region)
 {
-    walker_go(walker, region->start, region->batch_first);
+    walker_move_to(walker, region->start, region->batch_first);
     region->mixed = walker->scan.key != 0;
     bool all = region->mixed && !has_length(walker);
     uint64_t end = walker_blank_from(walker, &region->opaque);
@@ -225,8 +229,8 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
 {
     uint64_t batch_end = batch_end_of(damage, index);
     while (walker->expected < batch_end) {
-        if (walker_look(walker) == PLACE_BATCH) {
-            walker_pass(walker);
+        if (walker_classify(walker) == PLACE_BATCH) {
+            walker_next(walker);
             continue;
         }
         uint64_t expected = walker->expected;
@@ -234,11 +238,11 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
             return; /* the log's end */
         struct region region = {
             .number = walker->scan.number, .start = walker->offset, .batch_first = expected};
-        walker_go(walker, region.start + BLOCK, expected);
+        walker_move_to(walker, region.start + BLOCK, expected);
         bool found = walker_seek(walker, expected, below_of(damage, batch_end));
         uint64_t next = walker->offset, number = walker->head.number;
         region.end = found ? next : end_of_last(walker, &region);
-        /* opaque: good ones that cannot follow; what was between is lost */
+        /* opaque: there are good batches, which do not continue the log; the rest is lost */
         region.batch_last = found                     ? number - 1
                             : batch_end == UINT64_MAX ? damage->proven
                                                       : batch_end - 1;
@@ -247,11 +251,11 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
         walker->scan.narrow = false;
         if (!found)
             return;
-        walker_go(walker, next, number);
+        walker_move_to(walker, next, number);
     }
 }
 
-/* The highest batch that anything calls durable: later ones may be torn. */
+/* Finds the highest batch that the manifest or a batch calls durable. Later ones may be torn. */
 static enum err find_proven(struct damage *damage, const struct manifest *manifest)
 {
     struct walker walker;
@@ -267,7 +271,7 @@ static enum err find_proven(struct damage *damage, const struct manifest *manife
     while (walker_seek(&walker, 0, UINT64_MAX)) {
         if (walker.head.durable > damage->proven)
             damage->proven = walker.head.durable;
-        walker_pass(&walker);
+        walker_next(&walker);
     }
     walker_close(&walker);
     return OK;
@@ -329,7 +333,7 @@ static void index_suspects(struct damage *damage)
         qsort(all[i]->at, count, sizeof(*all[i]->at), by_key);
 }
 
-/* The first with that key, or NULL. */
+/* The first entry with that key, or NULL. */
 static const struct suspect_key *first_with(const struct suspect_index *index, uint64_t key)
 {
     size_t low = 0;
@@ -344,6 +348,7 @@ static const struct suspect_key *first_with(const struct suspect_index *index, u
     return low < index->count && index->at[low].key == key ? &index->at[low] : NULL;
 }
 
+/* The next entry with the same key, or NULL. */
 static const struct suspect_key *next_with(const struct suspect_index *index,
                                            const struct suspect_key *found)
 {
@@ -351,9 +356,9 @@ static const struct suspect_key *next_with(const struct suspect_index *index,
     return next < index->at + index->count && next->key == found->key ? next : NULL;
 }
 
-/* ---- what good records say of suspects ---- */
+/* ---- comparing suspects with good records ---- */
 
-/* Is this job's record the one that the suspect says it ended, or took the place of? */
+/* Is this job's record the one that the suspect claims to end or replace? */
 static bool is_victim(const struct suspect *suspect, const struct event *victim, size_t len)
 {
     struct record record;
@@ -363,8 +368,8 @@ static bool is_victim(const struct suspect *suspect, const struct event *victim,
            (victim->id.len && bytes_eq(record.event.id, victim->id));
 }
 
-/* A good record says that the one at `died` has ended, or was replaced. */
-static void weigh_death(struct damage *damage, struct stored died)
+/* A good record ended or replaced the one at `died`. */
+static void match_death(struct damage *damage, struct stored died)
 {
     const struct suspect_index *index = &damage->by_place;
     const struct suspect_key *key = died.where ? first_with(index, died.where) : NULL;
@@ -374,8 +379,8 @@ static void weigh_death(struct damage *damage, struct stored died)
     }
 }
 
-/* A good record of a job lies at `where`: is it what a suspect says it ended? */
-static void weigh_victim(struct damage *damage, uint64_t where, const struct record *record)
+/* A good record of a job lies at `where`: which suspects claim to end or replace it? */
+static void match_victim(struct damage *damage, uint64_t where, const struct record *record)
 {
     const struct suspect_index *index = &damage->by_died;
     for (const struct suspect_key *key = first_with(index, where); key;
@@ -388,7 +393,7 @@ static void weigh_victim(struct damage *damage, uint64_t where, const struct rec
     }
 }
 
-static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
+static void match_record(struct damage *damage, uint64_t batch, uint64_t where,
                          const struct record *record)
 {
     const struct event *event = &record->event;
@@ -398,10 +403,10 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
         damage->seq_max = event->job.seq;
     const struct suspect_index *seqs = &damage->by_seq;
     const struct suspect_index *names = &damage->by_name;
-    weigh_death(damage, event->record);
+    match_death(damage, event->record);
     if (event->kind == EVENT_JOB)
-        weigh_victim(damage, where, record);
-    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note says nothing of its job */
+        match_victim(damage, where, record);
+    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note does not repeat its job */
     const struct suspect_key *key = of_job ? first_with(seqs, event->job.seq) : NULL;
     for (; key; key = next_with(seqs, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
@@ -421,25 +426,25 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     }
 }
 
-static enum err weigh_batch(void *ctx, const struct good_batch *batch)
+static enum err match_batch(void *ctx, const struct good_batch *batch)
 {
     struct batch_walk walk;
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
-    while (batch_walk_next(&walk) == OK) /* recovery will say what cannot be */
-        weigh_record(ctx, batch->head->number,
+    while (batch_walk_next(&walk) == OK) /* recovery reports invalid records */
+        match_record(ctx, batch->head->number,
                      where_of(batch->number, batch->offset + walk.record_at), &walk.record);
     return OK;
 }
 
-static enum err pass_region(void *ctx, struct region *region)
+static enum err ignore_region(void *ctx, struct region *region)
 {
     const struct damage *damage = ctx;
     region->seq_before = damage->seq_max;
     return OK;
 }
 
-/* Two suspects that agree with each other are as good as one that agrees with a good record. */
-static void weigh_suspects(struct damage *damage)
+/* Compares suspects with each other: one damaged bit cannot make two of them agree either. */
+static void match_suspects(struct damage *damage)
 {
     for (size_t i = 0; i < damage->suspect_count; i++) {
         struct suspect *suspect = &damage->suspects[i];
@@ -481,15 +486,15 @@ static bool in_log(const struct damage *damage, uint32_t number)
 }
 
 /*
- * Is there perhaps a job that it says something of? Of far jobs the log need not have a record: one
- * damaged bit may have changed what would tell that it is of such a one.
+ * Can the suspect be about a job that exists? If there are slices, always: the log need not have a
+ * record of a far job, and a damaged bit can hide that the suspect is about one.
  */
 static bool may_matter(const struct damage *damage, const struct suspect *suspect)
 {
     return suspect->known_before || damage->directory->slice_count > 0;
 }
 
-/* Without this record, would a job that it ended or replaced live on? */
+/* Is it certain that without this record no job would live that it ended or replaced? */
 static bool ends_nothing_unproven(const struct damage *damage, const struct suspect *suspect)
 {
     if (!suspect->died.where)
@@ -505,19 +510,20 @@ static bool is_harmless(const struct damage *damage, const struct suspect *suspe
     case EVENT_GONE: return ends_nothing_unproven(damage, suspect);
     case EVENT_MOVE: return located && (suspect->superseded || !may_matter(damage, suspect));
     case EVENT_TOPIC: return located && suspect->superseded;
-    case EVENT_NOTE: return true; /* its loss is no loss of a job */
+    case EVENT_NOTE: return true; /* no job is lost with it */
     case EVENT_SETTINGS: return suspect->body_good && suspect->superseded;
     }
     return false;
 }
 
-static void judge(struct damage *damage, struct region *region)
+/* Sets `located` and `harmless` of the region and its suspects. */
+static void set_harmless(struct damage *damage, struct region *region)
 {
     region->harmless = !region->opaque;
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
         bool own_sum = suspect->kind == EVENT_NOTE || suspect->kind == EVENT_SETTINGS;
-        if ((suspect->dead && suspect->body_hurt) || (own_sum && !suspect->body_good))
+        if ((suspect->dead && suspect->body_damaged) || (own_sum && !suspect->body_good))
             region->located = true;
     }
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
@@ -530,7 +536,7 @@ static void judge(struct damage *damage, struct region *region)
 enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
                        struct damage *out_damage)
 {
-    static const struct damage_reader weighing = {.batch = weigh_batch, .region = pass_region};
+    static const struct damage_reader matching = {.batch = match_batch, .region = ignore_region};
     struct damage damage = {
         .disk = disk,
         .tag = store_tag(&directory->manifest.id),
@@ -538,7 +544,7 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
         .segments = directory->found + first_segment,
         .segment_count = directory->used - first_segment,
     };
-    struct damage_reader reader = weighing;
+    struct damage_reader reader = matching;
     reader.ctx = &damage;
     enum err err = find_proven(&damage, &directory->manifest);
     if (!err)
@@ -551,10 +557,10 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
         damage_fini(&damage);
         return err;
     }
-    weigh_suspects(&damage);
+    match_suspects(&damage);
     judge_earlier(&damage);
     for (size_t i = 0; i < damage.region_count; i++)
-        judge(&damage, &damage.regions[i]);
+        set_harmless(&damage, &damage.regions[i]);
     *out_damage = damage;
     return OK;
 }
@@ -592,7 +598,7 @@ bool damage_covers(const struct damage *damage, uint64_t where)
     return false;
 }
 
-/* ---- reading it all ---- */
+/* ---- reading the log ---- */
 
 static enum err read_segment(struct damage *damage, size_t index, struct walker *walker,
                              const struct damage_reader *reader)
@@ -602,16 +608,17 @@ static enum err read_segment(struct damage *damage, size_t index, struct walker 
     enum err err = OK;
     while (walker->expected < batch_end && !err) {
         struct region *region = damage_region(damage, number, walker->offset);
-        if (region && region->batch_first == walker->expected) { /* missing ones have no bytes */
+        if (region &&
+            region->batch_first == walker->expected) { /* else it has no bytes, and was passed */
             err = reader->region(reader->ctx, region);
-            walker_go(walker, region->end, region->batch_last + 1);
+            walker_move_to(walker, region->end, region->batch_last + 1);
             continue;
         }
-        if (walker_look(walker) != PLACE_BATCH)
+        if (walker_classify(walker) != PLACE_BATCH)
             return OK; /* the log's end */
         err = reader->batch(reader->ctx, &(struct good_batch){number, walker->offset, &walker->head,
                                                               walker->batch});
-        walker_pass(walker);
+        walker_next(walker);
     }
     return err;
 }
@@ -630,9 +637,9 @@ enum err damage_read(struct damage *damage, const struct damage_reader *reader)
     return err;
 }
 
-/* ---- for people ---- */
+/* ---- messages ---- */
 
-/* Bytes that clients chose, so that they cannot pretend to be something else. */
+/* Copies a client's bytes, with '?' for what is not printable, so that they cannot forge output. */
 static void quote(struct bytes text, char *room, size_t size)
 {
     size_t used = 0;

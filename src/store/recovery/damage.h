@@ -56,7 +56,7 @@ struct suspect {
     uint64_t died_seq;  /* with `proven`: that job's number */
     bool body_good;     /* JOB: content type, body and seq match their checksum; NOTE, SETTINGS: the
                            whole record does */
-    bool body_hurt;     /* JOB: they do not match, and were not invalidated on purpose either */
+    bool body_damaged;  /* JOB: they do not match, and were not invalidated on purpose either */
     bool dead;          /* JOB: it was ended or replaced later, or is an earlier segment's */
     bool proven;        /* the record that `died` names exists as it says */
     bool superseded;    /* a later record repeats everything that it says */

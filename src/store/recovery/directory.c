@@ -310,6 +310,35 @@ bool directory_has_slice(const struct directory *directory, uint32_t number)
     return false;
 }
 
+enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes_max,
+                             char **out_bytes, size_t *out_len, bool *out_unread)
+{
+    struct disk_file *file;
+    uint64_t len = 0;
+    enum err err = disk->verbs->open(disk, name, true, &file);
+    if (err)
+        return err;
+    bool unread = disk->verbs->size(disk, file, &len) != OK;
+    if (unread)
+        len = 0;
+    if (len > bytes_max) {
+        disk->verbs->close(disk, file);
+        return ERR_INVALID;
+    }
+    size_t room = (size_t)((len + BLOCK - 1) / BLOCK * BLOCK + BLOCK);
+    char *bytes = mem_aligned(BLOCK, room);
+    memset(bytes, 0, room);
+    for (uint64_t at = 0; at < len; at += BLOCK) {
+        size_t got;
+        unread |= disk->verbs->read(disk, file, at, bytes + at, BLOCK, &got) != OK;
+    }
+    disk->verbs->close(disk, file);
+    *out_bytes = bytes;
+    *out_len = (size_t)len;
+    *out_unread = unread;
+    return OK;
+}
+
 void directory_fini(struct directory *directory)
 {
     mem_free(directory->found);

@@ -62,6 +62,16 @@ bool directory_has_slice(const struct directory *directory, uint32_t number);
 void directory_sort(struct directory *directory);
 void directory_fini(struct directory *directory);
 
+/*
+ * Reads a whole file of up to `bytes_max` bytes into *out_bytes, which the caller frees by
+ * mem_free(); BLOCK zeros follow it. What the disk cannot read is zeros, and *out_unread is true;
+ * if even the length cannot be read, *out_len is 0. ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor
+ * is free): it cannot be opened; ERR_INVALID: it is longer. Waits for the disk, block by block.
+ * O(its bytes).
+ */
+enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes_max,
+                             char **out_bytes, size_t *out_len, bool *out_unread) MUST_USE;
+
 /* Fills in an error message; `file` and the text are truncated if they are too long. */
 void store_error_set(struct store_error *error, const char *file, uint64_t offset,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -6,23 +6,24 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/history/history_parts.h"
+#include "store/recovery/directory.h"
 
 enum { FILE_MAX = 256 * 1024 * 1024 }; /* merging makes none above 40 MiB */
 
 struct rescued {
     uint32_t number;
     bool intact;
-    bool left_out;        /* its entries are in another file */
-    uint64_t first, last; /* batches; 0: its head does not tell */
+    bool left_out;        /* its entries are in another file, too */
+    uint64_t first, last; /* batches; 0: its header is damaged */
     int64_t at_us;        /* of its oldest entry */
 };
 
 struct history_rescue {
     struct history_rescue_options options;
     struct buf files; /* struct rescued, in order of their oldest entry */
-    struct buf noted; /* uint64_t: sums of the log's entries … */
-    bool sorted;      /* … in order */
-    char *bytes;      /* of one file */
+    struct buf noted; /* uint64_t: checksums of entries of the log, … */
+    bool sorted;      /* … sorted */
+    char *bytes;      /* the contents of one file */
     size_t len;
 };
 
@@ -34,31 +35,21 @@ static struct rescued *files_of(const struct history_rescue *rescue, size_t *out
 
 /* ---- a file ---- */
 
-/* What cannot be read stays zeros. False: there is no such file, or it is none of ours. */
+/* Reads a file; what cannot be read is zeros. False: it cannot be opened, or is too large. */
 static bool read_whole(struct history_rescue *rescue, uint32_t number)
 {
-    struct disk *disk = rescue->options.disk;
-    struct disk_file *file;
-    uint64_t size_bytes = 0;
     char name[DISK_NAME_MAX];
+    bool unread = false;
     mem_free(rescue->bytes);
     rescue->bytes = NULL;
     rescue->len = 0;
     history_name(number, name);
-    if (disk->verbs->open(disk, name, true, &file))
-        return false;
-    if (disk->verbs->size(disk, file, &size_bytes) == OK && size_bytes <= FILE_MAX) {
-        rescue->len = (size_t)size_bytes;
-        rescue->bytes = mem_aligned(BLOCK, rescue->len + BLOCK);
-        memset(rescue->bytes, 0, rescue->len + BLOCK);
-        for (size_t at = 0, got; at < rescue->len; at += BLOCK)
-            (void)!disk->verbs->read(disk, file, at, rescue->bytes + at, BLOCK, &got);
-    }
-    disk->verbs->close(disk, file);
-    return rescue->bytes != NULL;
+    enum err err = directory_read_file(rescue->options.disk, name, FILE_MAX, &rescue->bytes,
+                                       &rescue->len, &unread);
+    return !err && (rescue->len > 0 || !unread);
 }
 
-/* Does a block begin there? Then so many bytes; else 0. */
+/* The length of the intact block at `at`, or 0 if there is none. */
 static size_t block_at(const struct history_rescue *rescue, size_t at, size_t end,
                        struct history_walk *out_walk)
 {
@@ -73,7 +64,7 @@ static size_t block_at(const struct history_rescue *rescue, size_t at, size_t en
 
 struct visitor {
     enum err (*entry)(void *ctx, const struct happening *happening, struct bytes entry);
-    /* Something that is no block lies between `at` and a block, or the end. */
+    /* Bytes that are not a block lie at `at`, up to the next block or the end. */
     void (*gap)(void *ctx, size_t at);
     void *ctx;
 };
@@ -93,7 +84,7 @@ static enum err visit_block(struct history_walk *walk, const struct visitor *vis
     return OK;
 }
 
-/* All blocks up to `end`, also behind bytes that are none. */
+/* Visits all intact blocks up to `end`, and the gaps between them. An error of visitor->entry. */
 static enum err visit(const struct history_rescue *rescue, size_t end,
                       const struct visitor *visitor)
 {
@@ -117,13 +108,13 @@ static enum err visit(const struct history_rescue *rescue, size_t end,
     return OK;
 }
 
-/* ---- which files there are ---- */
+/* ---- the list of files ---- */
 
 struct looking {
     struct history_rescue *rescue;
     struct rescued file;
     char name[DISK_NAME_MAX];
-    bool headless; /* where its blocks end is not known: there is a gap at the end */
+    bool headless; /* where its blocks end is unknown, so gaps are not reported */
 };
 
 static void fault(struct looking *looking, uint64_t offset, const char *text)
@@ -133,7 +124,7 @@ static void fault(struct looking *looking, uint64_t offset, const char *text)
     looking->file.intact = false;
 }
 
-static enum err look_at_entry(void *ctx, const struct happening *happening, struct bytes entry)
+static enum err note_entry(void *ctx, const struct happening *happening, struct bytes entry)
 {
     struct looking *looking = ctx;
     (void)entry;
@@ -142,15 +133,15 @@ static enum err look_at_entry(void *ctx, const struct happening *happening, stru
     return OK;
 }
 
-static void look_at_gap(void *ctx, size_t at)
+static void report_gap(void *ctx, size_t at)
 {
     struct looking *looking = ctx;
     if (!looking->headless)
         fault(looking, at, "a block of entries is damaged; those in it are lost");
 }
 
-/* Where its blocks end, as far as that is known. False: nothing of it is to be taken. */
-static bool judge_head(struct looking *looking, size_t *out_end)
+/* Checks the header. *out_end: where the blocks end, at most. False: the file is not used. */
+static bool check_head(struct looking *looking, size_t *out_end)
 {
     const struct history_rescue *rescue = looking->rescue;
     struct history_head head = {0};
@@ -182,20 +173,20 @@ static bool judge_head(struct looking *looking, size_t *out_end)
     return true;
 }
 
-static void look_at_file(struct history_rescue *rescue, uint32_t number)
+static void survey_file(struct history_rescue *rescue, uint32_t number)
 {
     struct looking looking = {.rescue = rescue,
                               .file = {.number = number, .intact = true, .at_us = INT64_MAX}};
-    const struct visitor visitor = {look_at_entry, look_at_gap, &looking};
+    const struct visitor visitor = {note_entry, report_gap, &looking};
     size_t end;
     history_name(number, looking.name);
     if (!read_whole(rescue, number)) {
         fault(&looking, 0, "it cannot be opened, or is too large to be one; it is left out");
         return;
     }
-    if (!judge_head(&looking, &end))
+    if (!check_head(&looking, &end))
         return;
-    (void)visit(rescue, end, &visitor); /* it has no error */
+    (void)visit(rescue, end, &visitor); /* note_entry() has no errors */
     buf_add(&rescue->files, &looking.file, sizeof(looking.file));
 }
 
@@ -208,7 +199,7 @@ static int by_time(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Those whose batches another one has, too: a crash left them when they had been merged. */
+/* Leaves out files whose batches another file has, too: a crash came after they were merged. */
 static void leave_merged_out(struct history_rescue *rescue)
 {
     size_t count;
@@ -240,7 +231,7 @@ enum err history_rescue_new(const struct history_rescue_options *options,
     for (size_t at = 0; at < numbers.len && !err; at += sizeof(uint32_t)) {
         uint32_t number;
         memcpy(&number, numbers.at + at, sizeof(number));
-        look_at_file(rescue, number);
+        survey_file(rescue, number);
     }
     buf_fini(&numbers);
     struct rescued *files = files_of(rescue, &count);
@@ -329,7 +320,7 @@ static enum err replay_entry(void *ctx, const struct happening *happening, struc
 static void replay_gap(void *ctx, size_t at)
 {
     (void)ctx;
-    (void)at; /* it has been told of */
+    (void)at; /* report_gap() has reported it */
 }
 
 enum err history_rescue_replay(struct history_rescue *rescue,
@@ -347,7 +338,7 @@ enum err history_rescue_replay(struct history_rescue *rescue,
     for (size_t i = 0; i < count && !err; i++) {
         replaying.doubtful = !files[i].intact;
         if (!files[i].left_out && read_whole(rescue, files[i].number))
-            err = visit(rescue, rescue->len, &visitor); /* fences are no block */
+            err = visit(rescue, rescue->len, &visitor); /* fences are never parsed as a block */
     }
     return err;
 }

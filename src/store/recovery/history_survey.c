@@ -36,7 +36,7 @@ static void fault(struct surveying *surveying, uint64_t offset, const char *text
     surveying->survey->fault(surveying->survey->ctx, surveying->name, offset, text);
 }
 
-/* A block: its sum, and each of its entries. */
+/* Checks a block's checksum and its entries. Returns what is wrong with it, or NULL. */
 static const char *flaw_of(struct surveying *surveying, uint64_t offset, size_t len)
 {
     struct history_walk walk;
@@ -87,7 +87,7 @@ static int by_batch(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Each file begins where the one before it ended, also if nothing was kept for a while. */
+/* Reports missing files: each must begin with the batch after the last of the one before. */
 static void find_gaps(struct surveying *surveying)
 {
     struct span *spans = (struct span *)(void *)surveying->spans.at;

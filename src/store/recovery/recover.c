@@ -62,7 +62,7 @@ static enum err number_segments(struct recovery *recovery)
     return OK;
 }
 
-static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
+static enum err fail_missing(struct recovery *recovery, uint64_t first, uint64_t last)
 {
     char batches[DAMAGE_BATCHES_ROOM];
     store_error_set(
@@ -99,13 +99,13 @@ static enum err take_segments(struct recovery *recovery)
     }
     const struct segment *first = segments_first(store->segments);
     if (first && first->batch_first != manifest->batch_first)
-        return missing(recovery, manifest->batch_first, first->batch_first - 1);
+        return fail_missing(recovery, manifest->batch_first, first->batch_first - 1);
     return OK;
 }
 
 /* ---- replay ---- */
 
-/* It may leave the log when that is cleaned, unless it has changed since. */
+/* May cleaning move the job to a slice, unless a later record changes it? */
 static bool is_distant(const struct store *store, const struct event *event)
 {
     int64_t after_us;
@@ -114,7 +114,7 @@ static bool is_distant(const struct store *store, const struct event *event)
            event->job.due_us > after_us;
 }
 
-/* A job that lies in a slice has changed: its record comes first. */
+/* Replays a MOVE of a job that lies in a slice: passes on its record before it. */
 static enum err replay_placed(struct recovery *recovery, struct segment *segment)
 {
     const struct event *event = &recovery->walk.record.event;
@@ -137,7 +137,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (died.where && !segments_note_number(store->segments, where_segment(died.where)))
         return ERR_CORRUPT;
     if (event->kind == EVENT_MOVE)
-        died = (struct stored){0}; /* nothing has */
+        died = (struct stored){0}; /* a MOVE names its job's record, which lives */
     if (event_has_place(event)) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
@@ -156,7 +156,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     return store->callbacks->replay(store->callbacks, event);
 }
 
-/* Who led when a batch was written: never one before those of earlier batches. */
+/* The epoch of the leader that wrote a batch. ERR_CORRUPT: lower than that of an earlier batch. */
 static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
 {
     if (epoch < recovery->epoch)
@@ -165,29 +165,29 @@ static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
     return OK;
 }
 
-/* What has to do with slices: a record about one, or a change of a job in one. */
+/* Replays a SLICE record, or a MOVE of a job in a slice. Does nothing with other records. */
 static enum err replay_of_slices(struct recovery *recovery, struct segment *segment, uint64_t batch)
 {
     const struct record *record = &recovery->walk.record;
     if (record->is_slice)
         return slices_replay(recovery->store->slices, &record->slice,
-                             (struct told_at){.batch = batch, .segment = segment->number},
+                             (struct log_place){.batch = batch, .segment = segment->number},
                              recovery->error);
     if (record->is_far)
-        return ERR_CORRUPT; /* it is for slices only */
+        return ERR_CORRUPT; /* FAR records are only valid in slices */
     if (record->event.kind == EVENT_MOVE && record->event.record.where)
         return replay_placed(recovery, segment);
     return OK;
 }
 
-/* Glances at one record of the batch more. What is wrong with it the replay will find out. */
+/* Prefetches for the next record of the batch. If it is damaged, the replay will report that. */
 static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
 {
     struct store_callbacks *callbacks = recovery->store->callbacks;
     struct job_ref ref;
     size_t len;
     if (ahead->at >= ahead->end ||
-        record_glance(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
+        record_peek(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
         ahead->at = ahead->end;
         return;
     }
@@ -197,8 +197,7 @@ static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
 }
 
 /* Begins prefetching for a batch: LOOK_AHEAD records ahead of the replay. */
-static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
-                                             const struct batch_walk *walk)
+static struct look_ahead begin_look_ahead(struct recovery *recovery, const struct batch_walk *walk)
 {
     struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
     if (!recovery->store->callbacks->prefetch)
@@ -218,7 +217,7 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
         callbacks->clock(callbacks, head->clock_us);
     batch_walk_init(walk, batch, head->payload_bytes);
     walk->shows_slices = walk->shows_history = true;
-    struct look_ahead ahead = begin_to_look_ahead(recovery, walk);
+    struct look_ahead ahead = begin_look_ahead(recovery, walk);
     while ((err = batch_walk_next(walk)) == OK) {
         look_ahead(recovery, &ahead);
         if (walk->record.is_history) {
@@ -265,8 +264,9 @@ enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts
 
 /* ---- damage ---- */
 
-static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t first,
-                    uint64_t last)
+/* Sets the error for damaged batches on which live jobs depend. Returns ERR_CORRUPT. */
+static enum err fail_damaged(struct recovery *recovery, const struct segment *segment,
+                             uint64_t first, uint64_t last)
 {
     char name[DISK_NAME_MAX];
     segment_name(segment->number, name);
@@ -304,7 +304,7 @@ static void report_region(struct recovery *recovery, const struct region *region
     }
 }
 
-/* Looks at all of the log, once, for what is damaged and what depends on it. */
+/* Surveys the damage in all of the log, once, and reports it if something depends on it. */
 static enum err survey(struct recovery *recovery)
 {
     bool harmless = true;
@@ -323,7 +323,7 @@ static enum err survey(struct recovery *recovery)
     return OK;
 }
 
-/* What the region's batches ended is ended: that much is proven. */
+/* Ends the jobs that are proven to have been ended in the region. */
 static enum err replay_region(struct recovery *recovery, const struct region *region)
 {
     struct store *store = recovery->store;
@@ -341,10 +341,10 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
 }
 
 /*
- * The batch at the segment's end so far, `batch_next`, should be there and is not. OK: it was
- * nothing that lives, and the end is behind it.
+ * Skips a damaged region at the segment's end so far, where batch `batch_next` should be. ERR_IO or
+ * ERR_CORRUPT, if something live depends on damaged bytes; then the error is set.
  */
-static enum err go_round(struct recovery *recovery, struct segment *segment)
+static enum err skip_region(struct recovery *recovery, struct segment *segment)
 {
     enum err err = survey(recovery);
     if (err)
@@ -360,32 +360,32 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
         return ERR_IO;
     }
     if (region->start == region->end)
-        return missing(recovery, region->batch_first, region->batch_last);
+        return fail_missing(recovery, region->batch_first, region->batch_last);
     for (size_t i = 0; i < recovery->damage.region_count; i++)
         if (!recovery->damage.regions[i].harmless)
-            return rot(recovery, segment, region->batch_first, region->batch_last);
+            return fail_damaged(recovery, segment, region->batch_first, region->batch_last);
     err = replay_region(recovery, region);
     if (err)
         return err;
     segments_grow(segment, region->end - segment->end);
     segments_note_damage(recovery->store->segments, segment);
     recovery->batch_next = region->batch_last + 1;
-    recovery->went_round++;
+    recovery->skipped_regions++;
     return OK;
 }
 
 /* ---- a segment ---- */
 
 /*
- * Replays batches from the segment's end so far up to (not with) `batch_end`, or to the first that
- * is not whole.
+ * Replays batches from the segment's end so far up to (not including) `batch_end`, or up to the
+ * first that is not intact, which is no error. ERR_IO: the disk cannot read it.
  */
 static enum err replay_good(struct recovery *recovery, struct segment *segment,
                             struct walker *walker, uint64_t batch_end)
 {
-    walker_go(walker, segment->end, recovery->batch_next);
+    walker_move_to(walker, segment->end, recovery->batch_next);
     while (walker->expected < batch_end) {
-        enum place_kind kind = walker_look(walker);
+        enum place_kind kind = walker_classify(walker);
         if (kind == PLACE_UNREAD) {
             char name[DISK_NAME_MAX];
             segment_name(segment->number, name);
@@ -403,7 +403,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
             return err;
         segments_grow(segment, walker->bytes);
         uint64_t bytes = walker->bytes;
-        walker_pass(walker);
+        walker_next(walker);
         recovery->batch_next = walker->expected;
         err = store_opening_progress(recovery->store, bytes, true);
         if (err)
@@ -412,7 +412,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-/* One that is not the last: all its batches were durable. */
+/* Replays a segment that is not the last: all its batches were durable. */
 static enum err replay_segment(struct recovery *recovery, struct segment *segment,
                                struct walker *walker, uint64_t batch_end)
 {
@@ -423,7 +423,7 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
         if (!err && recovery->batch_next == batch_end)
             return OK;
         uint64_t stopped = recovery->batch_next;
-        enum err round_err = go_round(recovery, segment);
+        enum err round_err = skip_region(recovery, segment);
         if (round_err)
             return err ? err : round_err;
         CHECK(recovery->batch_next > stopped);
@@ -433,14 +433,15 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
 
 /* ---- the end of the last segment ---- */
 
-/* Looks behind the end for what is not zero, and for proof that the bad batch was durable. */
+/* Searches the bytes behind the end for non-zero blocks, and for a batch that proves the bad one
+   durable. */
 static enum err survey_tail(struct recovery *recovery, const struct segment *segment,
                             struct walker *walker)
 {
     enum place_kind kind;
     recovery->dirty_first = recovery->dirty_end = segment->end;
-    walker_go(walker, segment->end, recovery->batch_next);
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    walker_move_to(walker, segment->end, recovery->batch_next);
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, true);
         if (err)
             return err;
@@ -461,7 +462,7 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
 static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
                               struct walker *walker)
 {
-    walker_go(walker, BLOCK, segment->batch_first);
+    walker_move_to(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
@@ -470,11 +471,11 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
             recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
                                : NULL;
         if (region)
-            walker_go(walker, region->end, region->batch_last + 1);
-        else if (walker_look(walker) == PLACE_BATCH)
-            walker_pass(walker);
+            walker_move_to(walker, region->end, region->batch_last + 1);
+        else if (walker_classify(walker) == PLACE_BATCH)
+            walker_next(walker);
         else
-            return ERR_IO; /* it was whole a moment ago */
+            return ERR_IO; /* it was intact when it was replayed */
     }
     recovery->unproven_at = walker->offset;
     return OK;
@@ -492,7 +493,7 @@ static enum err write_now(struct store *store, struct segment *segment, const vo
         .offset = offset,
     };
     store->disk->verbs->run(store->disk, &op);
-    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the file has its room already */
+    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the blocks are allocated already */
 }
 
 static enum err rewrite(struct recovery *recovery, struct segment *segment, struct scan *scan,
@@ -515,7 +516,7 @@ static enum err rewrite(struct recovery *recovery, struct segment *segment, stru
     return OK;
 }
 
-static enum err zero(struct recovery *recovery, struct segment *segment)
+static enum err zero_tail(struct recovery *recovery, struct segment *segment)
 {
     uint64_t at = recovery->dirty_first, bytes = recovery->dirty_end - at;
     enum err err = OK;
@@ -534,6 +535,7 @@ static enum err zero(struct recovery *recovery, struct segment *segment)
     return err;
 }
 
+/* Makes the end of the log durable: rewrites batches that are not proven, and zeros a torn tail. */
 static enum err settle_tail(struct recovery *recovery, struct segment *segment,
                             struct walker *walker)
 {
@@ -545,7 +547,7 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment,
     if (!err)
         err = rewrite(recovery, segment, &walker->scan, recovery->unproven_at, segment->end);
     if (!err)
-        err = zero(recovery, segment);
+        err = zero_tail(recovery, segment);
     store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
     if (!err && store->dropped_tail_bytes) {
         char name[DISK_NAME_MAX];
@@ -565,10 +567,9 @@ bool recovery_in_order(const struct recovery *recovery)
 }
 
 /*
- * The last one: it ends where nothing proves that the batch which is not whole was durable. After a
- * close in order there are zeros behind the end, which are not read: that would take longer than
- * the replay of some 10,000 jobs. The first of them was, so a manifest that is older than the log
- * is noticed.
+ * Replays the last segment, up to the first batch that is not intact and not proven durable. After
+ * a clean close, the zeros behind the end are not read, except for the first block, by which an
+ * outdated manifest is noticed: reading them takes longer than the replay of some 10,000 jobs.
  */
 static enum err replay_last(struct recovery *recovery, struct segment *segment,
                             struct walker *walker)
@@ -585,8 +586,8 @@ static enum err replay_last(struct recovery *recovery, struct segment *segment,
         if (recovery->batch_next > recovery->proven)
             return settle_tail(recovery, segment, walker);
         if (recovery->dirty_end == segment->end)
-            return missing(recovery, recovery->batch_next, recovery->proven);
-        err = go_round(recovery, segment);
+            return fail_missing(recovery, recovery->batch_next, recovery->proven);
+        err = skip_region(recovery, segment);
         if (err)
             return err;
     }
@@ -605,7 +606,7 @@ static enum err replay_log(struct recovery *recovery)
         err = walker_open(&walker, store->disk, &of, next == NULL);
         if (err)
             return err;
-        if (!next) /* it stays open for writing */
+        if (!next) /* the last one stays open for writing */
             segments_opened(store->segments, segment, walker.scan.file);
         err = next ? replay_segment(recovery, segment, &walker, next->batch_first)
                    : replay_last(recovery, segment, &walker);
@@ -621,15 +622,16 @@ static enum err replay_log(struct recovery *recovery)
             walker_fini(&walker);
     }
     if (!err && recovery->batch_next <= recovery->proven)
-        return missing(recovery, recovery->batch_next, recovery->proven);
+        return fail_missing(recovery, recovery->batch_next, recovery->proven);
     return err;
 }
 
-/* ---- the whole ---- */
+/* ---- all steps ---- */
 
 /*
- * A store without a mark of leases is new, or of a version whose leases were boot << 44 | count: it
- * begins above those. A lost slot may have raised the mark, by LEASE_AHEAD at most.
+ * The first lease to give. A store without a lease mark is new, or was written by a version whose
+ * leases were boot << 44 | count: start above those. A damaged slot may have had a mark that was
+ * higher by up to LEASE_AHEAD.
  */
 static uint64_t first_lease(const struct store *store, const struct directory *directory)
 {
@@ -642,7 +644,7 @@ static uint64_t first_lease(const struct store *store, const struct directory *d
  */
 static bool marks_doubtful(const struct recovery *recovery)
 {
-    return recovery->directory.slot_damaged || recovery->went_round > 0;
+    return recovery->directory.slot_damaged || recovery->skipped_regions > 0;
 }
 
 /* A former leader must not write behind a later leader. */
@@ -666,7 +668,7 @@ static enum err check_epoch(struct recovery *recovery)
     return ERR_UNSUPPORTED;
 }
 
-/* All that is known of the log goes to the parts. */
+/* Hands over to log, followers and manifest what recovery has found. */
 static enum err begin_parts(struct recovery *recovery)
 {
     struct store *store = recovery->store;
@@ -696,12 +698,12 @@ static enum err write_manifest(struct recovery *recovery)
     log_begin_marks(store->log, manifest_seq_mark(store->manifest));
     if (err)
         store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");
-    else if (recovery->went_round)
+    else if (recovery->skipped_regions)
         store_error_set(
             recovery->error, "wal-*", 0,
             "notice: %u damaged places in the log held only what has ended since; nothing is "
             "lost, and cleaning will remove them",
-            recovery->went_round);
+            recovery->skipped_regions);
     else if (marks_doubtful(recovery) && !recovery->error->text[0])
         store_error_set(recovery->error, MANIFEST_NAME, 0,
                         "notice: one of the manifest's two copies was damaged; nothing is lost");

@@ -16,8 +16,8 @@ static enum err remove_now(struct store *store, uint32_t number)
 }
 
 /*
- * Does a batch of this segment begin here? Of a file that was used again the header says so, which
- * is lost, and sums cannot be compared without. On true walker::head is set.
+ * Does a batch of this segment begin here? Checksums are not compared: in a reused file they depend
+ * on a key in the segment's header, which is lost. On true walker::head is set.
  */
 static bool bad_batch(const struct recovery *recovery, struct walker *walker)
 {
@@ -32,16 +32,16 @@ static bool bad_batch(const struct recovery *recovery, struct walker *walker)
 }
 
 /*
- * Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch of the log: its header
- * has rotted. A batch from before the log says that all of the segment is dead, because the log
- * begins with a segment's first: a crash came before the removal, and rot after it.
+ * Has the file only zeros? ERR_CORRUPT: there is a batch of the log, so the segment's header is
+ * damaged. A batch from before the log's beginning is no error: the segment was cleaned, because
+ * the log begins with the first batch of a segment, and a crash came before it was removed.
  */
-static enum err look_into(struct recovery *recovery, struct walker *walker, bool *out_blank)
+static enum err check_blank(struct recovery *recovery, struct walker *walker, bool *out_blank)
 {
     enum place_kind kind;
     *out_blank = true;
-    walker_go(walker, 0, 0);
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    walker_move_to(walker, 0, 0);
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
             return err;
@@ -69,7 +69,8 @@ static bool could_be_spare(const struct recovery *recovery, const struct found *
            segments_want_spare(recovery->store->segments);
 }
 
-/* It was made whole and synced, and is not read again: 16 MiB of zeros take 16 ms, or 100. */
+/* Takes a spare without reading it, because it was complete and synced: reading 16 MiB takes 16 to
+   100 ms. */
 static enum err take_spare(struct store *store, const struct found *found)
 {
     struct disk_file *file;
@@ -81,7 +82,7 @@ static enum err take_spare(struct store *store, const struct found *found)
     return err;
 }
 
-/* A spare is taken as one; what a crash left half made is removed. */
+/* Keeps a complete spare, and removes a file that a crash left incomplete. */
 static enum err take_unused(struct recovery *recovery, struct found *found)
 {
     struct store *store = recovery->store;
@@ -98,7 +99,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     enum err err = walker_open(&walker, store->disk, &of, true);
     if (err)
         return err;
-    err = look_into(recovery, &walker, &blank);
+    err = check_blank(recovery, &walker, &blank);
     struct disk_file *file = walker.scan.file;
     walker_fini(&walker);
     bool spare = !err && blank && could_be_spare(recovery, found);
@@ -141,9 +142,9 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
     enum err err = walker_open(&walker, store->disk, &of, false);
     if (err)
         return err;
-    walker_go(&walker, BLOCK, found->head.batch_first);
-    while (walker.expected < batch_end && walker_look(&walker) == PLACE_BATCH)
-        walker_pass(&walker);
+    walker_move_to(&walker, BLOCK, found->head.batch_first);
+    while (walker.expected < batch_end && walker_classify(&walker) == PLACE_BATCH)
+        walker_next(&walker);
     *out_whole = walker.expected == batch_end;
     walker_close(&walker);
     return OK;

@@ -11,13 +11,13 @@ struct recovery {
     struct store *store;
     struct store_error *error;
     struct directory directory;
-    bool clean;       /* closed in order, and both slots of the manifest are whole */
-    size_t leftovers; /* directory.found below this are behind the log's beginning: remove */
+    bool clean;       /* closed cleanly, and both slots of the manifest are intact */
+    size_t leftovers; /* directory.found below this index were cleaned: to be removed */
     uint64_t seq_mark;
-    uint64_t batch_next; /* the number expected next */
-    uint64_t proven;     /* the highest batch that something says was durable */
-    unsigned went_round; /* damaged regions that were skipped, because nothing in them lives */
-    bool surveyed;       /* `damage` is set, because damage was found */
+    uint64_t batch_next;      /* the number expected next */
+    uint64_t proven;          /* the highest batch that something calls durable */
+    unsigned skipped_regions; /* damaged regions that were skipped: nothing live depends on them */
+    bool surveyed;            /* `damage` is set, because damage was found */
     struct damage damage;
     /* Of the last segment: */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */

@@ -14,9 +14,9 @@
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
 /*
- * The manifest is lost: more openings than there were, and by the log's clock, in hours, so that
- * salvaging twice does not give the same leases again. Leases of a new store are boot << 44 |
- * count.
+ * If the manifest is lost, the number of openings is derived from the log's clock, in hours: above
+ * the true one, and higher each time, so that no lease is given twice. Leases of a new store are
+ * boot << 44 | count.
  */
 #define BOOT_UNKNOWN  (UINT64_C(1) << 16)
 #define BOOT_EPOCH_US (INT64_C(1577836800) * 1000000) /* 2020 */
@@ -26,7 +26,7 @@ enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 /* A job with a good body, in a segment that was set aside. */
 struct aside_job {
     uint64_t seq;
-    uint64_t batch; /* that it was in, as far as that can be told */
+    uint64_t batch; /* the last good batch header before it; 0: none */
     const char *at; /* its record, in salvage::aside_files */
     size_t len;
 };
@@ -36,11 +36,11 @@ struct salvage {
     bool locked;
     struct salvage_callbacks *callbacks;
     struct directory directory;
-    size_t first_segment; /* of directory.found: those before it are dead */
+    size_t first_segment; /* index in directory.found; those before were cleaned */
     struct damage damage;
-    struct slice_fates fates; /* what the log's intact batches say of slices */
+    struct slice_liveness_set liveness; /* what the log's intact batches say about slices */
     struct salvage_counts counts;
-    bool has_history; /* the log's intact batches have some */
+    bool has_history; /* there is history in the log's intact batches */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
@@ -61,7 +61,7 @@ static void print_line(struct salvage *salvage, const char *line)
 
 /* ---- opening ---- */
 
-/* A file is not there, or not as it should be. */
+/* Reports and counts a file that is missing or damaged. */
 static void report_fault(struct salvage *salvage, const char *file, const char *fault)
 {
     char line[DISK_NAME_MAX + 200];
@@ -71,8 +71,9 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
 }
 
 /*
- * The first whole batch of a segment whose header is lost, and with it whether it has a key. With
- * that first: in a file that was used again there may be anything for which none is needed.
+ * Finds the first intact batch of a segment with a damaged header, with the key of a reused file,
+ * which it sets, or without a key. The key is tried first: in a reused file there may be anything
+ * for which none is needed. False: there is none.
  */
 static bool find_batch(const struct salvage *salvage, struct walker *walker)
 {
@@ -82,12 +83,12 @@ static bool find_batch(const struct salvage *salvage, struct walker *walker)
         if (walker_seek(walker, 0, UINT64_MAX))
             return true;
         walker->scan.key = 0;
-        walker_go(walker, BLOCK, 0);
+        walker_move_to(walker, BLOCK, 0);
     }
     return walker_seek(walker, 0, UINT64_MAX);
 }
 
-/* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
+/* Identifies a segment with a damaged header by its first batch. A spare has only zeros. */
 static void identify(struct salvage *salvage, struct found *found)
 {
     struct walker walker;
@@ -109,14 +110,14 @@ static void identify(struct salvage *salvage, struct found *found)
         found->verdict = FORMAT_GOOD;
         report_fault(salvage, name, "its header is damaged; its batches are read");
     } else {
-        walker_go(&walker, 0, 0);
+        walker_move_to(&walker, 0, 0);
         if (walker_blank_from(&walker, NULL) > 0)
             report_fault(salvage, name, "its header is damaged, and no batch can be found in it");
     }
     walker_close(&walker);
 }
 
-static void judge_manifest(struct salvage *salvage)
+static void report_manifest(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
     if (!directory->manifest_there) {
@@ -129,8 +130,9 @@ static void judge_manifest(struct salvage *salvage)
     }
 }
 
-/* What is missing between two segments, or behind the last one, is seen when batches are read. */
-static void judge_segments(struct salvage *salvage)
+/* Reports segments that are missing at the log's beginning, and lengths that are wrong. Others that
+   are missing are found when the batches are read. */
+static void report_segments(struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;
     const struct manifest *manifest = &directory->manifest;
@@ -168,7 +170,7 @@ static void judge_segments(struct salvage *salvage)
 static void choose_segments(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
-    judge_manifest(salvage);
+    report_manifest(salvage);
     for (size_t i = directory->used; i < directory->count; i++)
         if (directory->found[i].verdict != FORMAT_SPARE)
             identify(salvage, &directory->found[i]);
@@ -184,7 +186,7 @@ static void choose_segments(struct salvage *salvage)
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
     }
-    judge_segments(salvage);
+    report_segments(salvage);
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
@@ -228,7 +230,7 @@ void salvage_close(struct salvage *salvage)
     mem_free(salvage->aside_files);
     mem_free(salvage->aside_jobs);
     damage_fini(&salvage->damage);
-    slice_fates_fini(&salvage->fates);
+    slice_liveness_fini(&salvage->liveness);
     directory_fini(&salvage->directory);
     mem_free(salvage);
 }
@@ -259,7 +261,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             break;
     }
     if (err == ERR_NOT_FOUND)
-        err = OK; /* all were told */
+        err = OK; /* the end of the batch */
     if (batch->head->clock_us > salvage->clock_max_us)
         salvage->clock_max_us = batch->head->clock_us;
     if (batch->head->seq_mark > salvage->seq_mark)
@@ -274,7 +276,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     return err;
 }
 
-/* The scan of an opaque region finds jobs within bodies, too: then a client has written them. */
+/* The scan of an opaque region also finds records inside bodies, which a client has written. */
 static enum err replay_stray(struct salvage *salvage, const struct suspect *suspect,
                              const struct event *event)
 {
@@ -300,14 +302,14 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     enum err err = suspect->proven
                        ? salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT)
                        : OK;
-    bool is_note = suspect->kind == EVENT_NOTE; /* if one is good, it is worth keeping */
+    bool is_note = suspect->kind == EVENT_NOTE; /* an intact one is kept in any case */
     bool done = suspect->dead || suspect->harmless || suspect->superseded;
     if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
         return err;
     damage_describe(suspect, line, sizeof(line));
     print_line(salvage, line);
     if (suspect->kind == EVENT_GONE)
-        return OK; /* it cannot be proven: better a job twice than not at all */
+        return OK; /* not proven: a job twice is better than a lost job */
     bool summed = event_has_place(&record.event);
     if (summed && !suspect->body_good) {
         salvage->counts.lost_jobs += suspect->kind == EVENT_JOB;
@@ -319,7 +321,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     if (suspect->kind == EVENT_JOB && stray)
         return replay_stray(salvage, suspect, &record.event);
     err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_DOUBTFUL);
-    return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
+    return err == ERR_CORRUPT ? OK : err; /* invalid because of the damage */
 }
 
 static enum err replay_region(void *ctx, struct region *region)
@@ -339,7 +341,7 @@ static enum err replay_region(void *ctx, struct region *region)
     print_line(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
-    salvage->callbacks->clock(salvage->callbacks, 0); /* a header that is damaged tells no time */
+    salvage->callbacks->clock(salvage->callbacks, 0); /* a damaged header has no valid time */
     for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
         err = replay_suspect(salvage, &salvage->damage.suspects[i]);
     return err;
@@ -347,8 +349,8 @@ static enum err replay_region(void *ctx, struct region *region)
 
 /* ---- slices ---- */
 
-/* What a good batch says of slices. */
-static enum err gather_fates(void *ctx, const struct good_batch *batch)
+/* damage_reader::batch: notes what a good batch says about slices. */
+static enum err gather_liveness(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
     struct batch_walk walk;
@@ -357,9 +359,9 @@ static enum err gather_fates(void *ctx, const struct good_batch *batch)
     walk.shows_slices = true;
     while (batch_walk_next(&walk) == OK) {
         if (record->is_slice)
-            slice_fates_told(&salvage->fates, &record->slice);
+            slice_liveness_apply(&salvage->liveness, &record->slice);
         else if (record->event.record.where && record->event.kind != EVENT_MOVE)
-            slice_fates_died(&salvage->fates, record->event.record.where);
+            slice_liveness_mark_dead(&salvage->liveness, record->event.record.where);
     }
     return OK;
 }
@@ -367,7 +369,7 @@ static enum err gather_fates(void *ctx, const struct good_batch *batch)
 static enum err skip_region(void *ctx, struct region *region)
 {
     (void)ctx;
-    (void)region; /* what it said of slices is not known: better a job twice than not at all */
+    (void)region; /* what it said about slices is lost; a job twice is better than a lost job */
     return OK;
 }
 
@@ -375,17 +377,17 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
 {
     struct salvage *salvage = ctx;
     struct event event = record->event;
-    if (!slice_fates_alive(&salvage->fates, where))
+    if (!slice_liveness_is_live(&salvage->liveness, where))
         return OK;
     event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
 }
 
-static void lose_far(void *ctx, uint64_t seq, uint64_t where)
+static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
 {
     struct salvage *salvage = ctx;
     char line[160];
-    if (!slice_fates_alive(&salvage->fates, where))
+    if (!slice_liveness_is_live(&salvage->liveness, where))
         return;
     (void)snprintf(line, sizeof(line),
                    SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
@@ -395,7 +397,8 @@ static void lose_far(void *ctx, uint64_t seq, uint64_t where)
     salvage->counts.lost_jobs++;
 }
 
-static void fault_far(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
+static void report_far_fault(void *ctx, const char *name, uint64_t offset, const char *text,
+                             bool whole)
 {
     struct salvage *salvage = ctx;
     char fault[200];
@@ -404,36 +407,36 @@ static void fault_far(void *ctx, const char *name, uint64_t offset, const char *
     salvage->counts.opaque_regions += !whole;
 }
 
-/* Far jobs, before the log: what has become of them since is in the log. */
+/* Replays the far jobs. Before the log, because that has the later changes of them. */
 static enum err replay_slices(struct salvage *salvage)
 {
     const struct slice_reader reader = {
-        .ctx = salvage, .job = replay_far, .lost = lose_far, .fault = fault_far};
+        .ctx = salvage, .job = replay_far, .lost = report_lost_far, .fault = report_far_fault};
     enum err err = OK;
     salvage->callbacks->clock(salvage->callbacks, 0);
-    for (size_t i = 0; i < salvage->fates.count && !err; i++) {
-        const struct slice_fate *fate = &salvage->fates.at[i];
+    for (size_t i = 0; i < salvage->liveness.count && !err; i++) {
+        const struct slice_liveness *slice = &salvage->liveness.at[i];
         char name[DISK_NAME_MAX], fault[120];
         uint64_t bytes;
-        if (fate->live == 0)
+        if (slice->live == 0)
             continue;
-        bool there = directory_has_slice(&salvage->directory, fate->number);
+        bool there = directory_has_slice(&salvage->directory, slice->number);
         if (there)
-            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, fate->number,
+            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, slice->number,
                                &reader, &bytes);
         if (there && err != ERR_IO && err != ERR_AGAIN && err != ERR_NOT_FOUND)
             continue;
         (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
-                       there ? "cannot be opened" : "is missing", fate->live);
-        slice_name(fate->number, name);
+                       there ? "cannot be opened" : "is missing", slice->live);
+        slice_name(slice->number, name);
         report_fault(salvage, name, fault);
-        salvage->counts.lost_jobs += fate->live;
+        salvage->counts.lost_jobs += slice->live;
         err = OK;
     }
     return err;
 }
 
-/* Else the log need not be read once more. */
+/* False: there are no slices, and the log need not be read for them. */
 static bool uses_slices(const struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;
@@ -443,12 +446,13 @@ static bool uses_slices(const struct salvage *salvage)
 
 enum err salvage_replay(struct salvage *salvage)
 {
-    struct damage_reader fates = {.batch = gather_fates, .region = skip_region, .ctx = salvage};
+    struct damage_reader liveness = {
+        .batch = gather_liveness, .region = skip_region, .ctx = salvage};
     struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
     enum err err =
         damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
     if (!err && uses_slices(salvage))
-        err = damage_read(&salvage->damage, &fates);
+        err = damage_read(&salvage->damage, &liveness);
     if (!err)
         err = replay_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
@@ -459,7 +463,7 @@ enum err salvage_replay(struct salvage *salvage)
 struct history_reading {
     struct salvage *salvage;
     struct history_rescue *rescue;
-    bool notes; /* for the rescue; else they are told */
+    bool notes; /* entries go to history_rescue_note(); else to the callback */
 };
 
 static void fault_history(void *ctx, const char *name, uint64_t offset, const char *text)
@@ -524,6 +528,7 @@ enum err salvage_history(struct salvage *salvage)
     return err;
 }
 
+/* An upper bound of how often the store was opened. */
 static uint64_t boots_of(const struct salvage *salvage)
 {
     uint64_t boot = salvage->directory.manifest.boot;
@@ -566,6 +571,7 @@ static int by_seq(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at; /* side by side in one file */
 }
 
+/* Adds the intact jobs of a segment that was set aside; `bytes` are its file. */
 static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
 {
     struct record record;
@@ -596,29 +602,19 @@ static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char
 
 static void read_aside(struct salvage *salvage, uint32_t number)
 {
-    struct disk_file *file;
-    uint64_t size_bytes = 0;
-    char name[DISK_NAME_MAX];
+    char name[DISK_NAME_MAX], *bytes;
+    size_t len;
+    bool unread; /* what cannot be read is zeros, in which there are no jobs */
     aside_name(number, name);
-    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+    if (directory_read_file(salvage->disk, name, UINT64_MAX, &bytes, &len, &unread))
         return;
-    if (salvage->disk->verbs->size(salvage->disk, file, &size_bytes))
-        size_bytes = 0;
-    size_t len = (size_t)size_bytes;
-    char *bytes = mem_aligned(BLOCK, len + BLOCK);
-    memset(bytes, 0, len + BLOCK);
-    for (size_t at = 0; at < len; at += BLOCK) {
-        size_t got; /* what cannot be read stays zeros */
-        (void)!salvage->disk->verbs->read(salvage->disk, file, at, bytes + at, BLOCK, &got);
-    }
-    salvage->disk->verbs->close(salvage->disk, file);
     size_t count = salvage->aside_file_count + 1;
     salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
     salvage->aside_files[salvage->aside_file_count++] = bytes;
     take_aside_jobs(salvage, number, bytes, len);
 }
 
-/* A job's record from a segment that was set aside, or NULL. Of several the newest that is left. */
+/* The newest intact record of the job in segments that were set aside, or NULL. */
 static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
 {
     if (!salvage->aside_loaded) {
@@ -636,7 +632,7 @@ static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
             qsort(salvage->aside_jobs, salvage->aside_job_count, sizeof(*salvage->aside_jobs),
                   by_seq);
     }
-    size_t low = 0; /* the first behind all with that number */
+    size_t low = 0; /* becomes the index behind the last with that number */
     for (size_t high = salvage->aside_job_count; low < high;) {
         size_t middle = low + (high - low) / 2;
         if (salvage->aside_jobs[middle].seq <= seq)

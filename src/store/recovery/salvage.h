@@ -34,7 +34,7 @@ struct salvage_callbacks {
     enum err (*happened)(struct salvage_callbacks *callbacks, const struct happening *happening);
     /* A line for people: what is damaged, lost or doubtful. */
     void (*print_line)(struct salvage_callbacks *callbacks, const char *line);
-    /* Now and then: bytes read so far of all. May be NULL. */
+    /* After each 16 MiB: bytes of the log read so far, of all. May be NULL. */
     void (*progress)(struct salvage_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
 };
 
@@ -52,22 +52,25 @@ struct salvage_counts {
 
 /*
  * `lock`: takes the directory's lock; otherwise the caller ensures that nobody uses the store.
- * ERR_LOCKED, ERR_NOT_FOUND
- * (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO, ERR_CORRUPT (nothing of it is
- * known); out_error says more.
+ * ERR_LOCKED, ERR_NOT_FOUND (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO,
+ * ERR_CORRUPT (manifest and all segments' headers are damaged); out_error says more. O(files); a
+ * segment with a damaged header is read.
  */
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_error *out_error) MUST_USE;
+/* Once. Reads the log three or four times. An error of callbacks->replay; ERR_AGAIN (no descriptor
+   is free). */
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
 /* After salvage_replay(): passes the intact entries of the history, from files and from the log, to
    `happened`; those of one id oldest first. Reports damaged files and counts them in bad_files.
    Reads the log once or twice more if there is a history. */
 enum err salvage_history(struct salvage *salvage) MUST_USE;
+/* After salvage_replay(). O(1). */
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 
 struct salvage_body {
-    struct event event; /* the job's: content type, body and properties are of use */
-    bool aside; /* from a segment that was set aside: it may be one that was replaced later */
+    struct event event; /* the job's; only content type, body and properties are valid */
+    bool aside; /* from a segment that was set aside: the job may have been replaced later */
 };
 
 /*

@@ -30,25 +30,25 @@ static void grow(struct scan *scan, size_t len)
     mem_free(scan->window);
     scan->window = mem_aligned(BLOCK, cap);
     scan->cap = cap;
-    scan_forget(scan);
+    scan_discard(scan);
 }
 
-void scan_brought(struct scan *scan, size_t len)
+void scan_read_ended(struct scan *scan, size_t len)
 {
     CHECK(len <= scan->wanted && scan->wanted <= scan->cap);
     scan->len = len;
     scan->asked = scan->wanted;
 }
 
-void scan_forget(struct scan *scan)
+void scan_discard(struct scan *scan)
 {
     scan->len = scan->asked = 0;
 }
 
-static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 {
-    if (scan->bring)
-        return scan->bring(scan, want, out_len);
+    if (scan->read_window)
+        return scan->read_window(scan, want, out_len);
     return scan->disk->verbs->read(scan->disk, scan->file, scan->start, scan->window, want,
                                    out_len);
 }
@@ -61,14 +61,14 @@ enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char *
     if (!inside) {
         if (len > scan->cap)
             grow(scan, len);
-        scan_forget(scan);
+        scan_discard(scan);
         scan->start = offset;
         scan->wanted = scan->narrow ? len : scan->cap;
         size_t got = 0;
-        enum err err = bring(scan, scan->wanted, &got);
+        enum err err = read_window(scan, scan->wanted, &got);
         if (err)
             return err;
-        scan_brought(scan, got);
+        scan_read_ended(scan, got);
     }
     size_t skipped = (size_t)(offset - scan->start);
     CHECK(skipped + len <= scan->cap);

@@ -25,22 +25,22 @@ struct scan {
     bool narrow;   /* read no more than needed, because the bytes behind may be unreadable */
     /*
      * Reads up to `want` bytes at `start` of the file into the window. ERR_AGAIN: the read is under
-     * way; call scan_brought() when it has ended, then repeat the call of the scan. NULL: the scan
-     * reads by itself and waits for the disk.
+     * way; call scan_read_ended() when it has ended, then repeat the call of the scan. NULL: the
+     * scan reads by itself and waits for the disk.
      */
-    enum err (*bring)(struct scan *scan, size_t want, size_t *out_len);
-    void *owner; /* for bring */
+    enum err (*read_window)(struct scan *scan, size_t want, size_t *out_len);
+    void *owner; /* for read_window */
 };
 
 void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
                size_t window_bytes);
 void scan_fini(struct scan *scan);
-/* The read that `bring` began has ended: the window has `len` bytes. */
-void scan_brought(struct scan *scan, size_t len);
+/* The read that `read_window` began has ended: the window has `len` bytes. */
+void scan_read_ended(struct scan *scan, size_t len);
 /* Discards the window, so that the bytes are read again. */
-void scan_forget(struct scan *scan);
+void scan_discard(struct scan *scan);
 /* Reads `len` bytes at `offset` (a multiple of BLOCK) into the window; fewer at the end of the
-   file. Valid until the next call. ERR_IO; ERR_AGAIN: see `bring`. */
+   file. Valid until the next call. ERR_IO; ERR_AGAIN: see `read_window`. */
 enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
                     size_t *out_len) MUST_USE;
 /* Is there a whole batch of this store and segment at `offset`? On OK *out_verdict is set, and on

@@ -9,12 +9,12 @@
 
 /* ---- what the log says ---- */
 
-static size_t fate_place(const struct slice_fates *fates, uint32_t number)
+static size_t place_of(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t low = 0, high = fates->count;
+    size_t low = 0, high = liveness->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (fates->at[middle].number < number)
+        if (liveness->at[middle].number < number)
             low = middle + 1;
         else
             high = middle;
@@ -22,90 +22,92 @@ static size_t fate_place(const struct slice_fates *fates, uint32_t number)
     return low;
 }
 
-static struct slice_fate *find_fate(const struct slice_fates *fates, uint32_t number)
+static struct slice_liveness *find(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t at = fate_place(fates, number);
-    return at < fates->count && fates->at[at].number == number ? &fates->at[at] : NULL;
+    size_t at = place_of(liveness, number);
+    return at < liveness->count && liveness->at[at].number == number ? &liveness->at[at] : NULL;
 }
 
-static struct slice_fate *get_fate(struct slice_fates *fates, uint32_t number)
+static struct slice_liveness *get_or_create(struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t at = fate_place(fates, number);
-    if (at < fates->count && fates->at[at].number == number)
-        return &fates->at[at];
-    fates->at = mem_realloc(fates->at, (fates->count + 1) * sizeof(*fates->at));
-    memmove(fates->at + at + 1, fates->at + at, (fates->count - at) * sizeof(*fates->at));
-    CHECK(at <= fates->count);
-    fates->count++;
-    fates->at[at] = (struct slice_fate){.number = number};
-    return &fates->at[at];
+    size_t at = place_of(liveness, number);
+    if (at < liveness->count && liveness->at[at].number == number)
+        return &liveness->at[at];
+    liveness->at = mem_realloc(liveness->at, (liveness->count + 1) * sizeof(*liveness->at));
+    memmove(liveness->at + at + 1, liveness->at + at,
+            (liveness->count - at) * sizeof(*liveness->at));
+    CHECK(at <= liveness->count);
+    liveness->count++;
+    liveness->at[at] = (struct slice_liveness){.number = number};
+    return &liveness->at[at];
 }
 
-void slice_fates_fini(struct slice_fates *fates)
+void slice_liveness_fini(struct slice_liveness_set *liveness)
 {
-    for (size_t i = 0; i < fates->count; i++)
-        mem_free(fates->at[i].dead);
-    mem_free(fates->at);
-    *fates = (struct slice_fates){0};
+    for (size_t i = 0; i < liveness->count; i++)
+        mem_free(liveness->at[i].dead);
+    mem_free(liveness->at);
+    *liveness = (struct slice_liveness_set){0};
 }
 
-static bool is_dead(const struct slice_fate *fate, uint32_t unit)
+static bool is_dead(const struct slice_liveness *slice, uint32_t unit)
 {
-    return unit / 64 < fate->dead_words && fate->dead[unit / 64] >> unit % 64 & 1;
+    return unit / 64 < slice->dead_words && slice->dead[unit / 64] >> unit % 64 & 1;
 }
 
-static void set_dead(struct slice_fate *fate, uint32_t unit)
+static void set_dead(struct slice_liveness *slice, uint32_t unit)
 {
     size_t words = unit / 64 + 1;
-    if (words > fate->dead_words) {
+    if (words > slice->dead_words) {
         words += words / 2;
-        fate->dead = mem_realloc(fate->dead, words * sizeof(*fate->dead));
-        memset(fate->dead + fate->dead_words, 0, (words - fate->dead_words) * sizeof(*fate->dead));
-        fate->dead_words = words;
+        slice->dead = mem_realloc(slice->dead, words * sizeof(*slice->dead));
+        memset(slice->dead + slice->dead_words, 0,
+               (words - slice->dead_words) * sizeof(*slice->dead));
+        slice->dead_words = words;
     }
-    CHECK(unit / 64 < fate->dead_words);
-    fate->dead[unit / 64] |= UINT64_C(1) << unit % 64;
+    CHECK(unit / 64 < slice->dead_words);
+    slice->dead[unit / 64] |= UINT64_C(1) << unit % 64;
 }
 
-void slice_fates_told(struct slice_fates *fates, const struct slice_record *record)
+void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slice_record *record)
 {
-    struct slice_fate *fate = get_fate(fates, record->number);
+    struct slice_liveness *slice = get_or_create(liveness, record->number);
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
-    if (record->from != 1 && (!fate->told || record->from != fate->named))
-        return; /* all of it is told again further on */
+    if (record->from != 1 && (!slice->logged || record->from != slice->named))
+        return; /* a record with all of it follows */
     if (record->whole)
-        fate->live = 0;
-    fate->told = true;
-    fate->named = record->to;
-    fate->live += record->jobs;
+        slice->live = 0;
+    slice->logged = true;
+    slice->named = record->to;
+    slice->live += record->jobs;
     while (reader.at < reader.end) {
-        unit += (uint32_t)varint_get(&reader); /* the decoder has looked at them */
-        set_dead(fate, unit);
+        unit += (uint32_t)varint_get(&reader); /* record_decode() has checked them */
+        set_dead(slice, unit);
     }
 }
 
-void slice_fates_died(struct slice_fates *fates, uint64_t where)
+void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t where)
 {
-    struct slice_fate *fate = find_fate(fates, where_segment(where));
+    struct slice_liveness *slice = find(liveness, where_segment(where));
     uint32_t unit = slice_unit(where_offset(where));
-    if (!fate || !fate->told || is_dead(fate, unit))
+    if (!slice || !slice->logged || is_dead(slice, unit))
         return;
-    set_dead(fate, unit);
-    fate->live -= fate->live > 0;
+    set_dead(slice, unit);
+    slice->live -= slice->live > 0;
 }
 
-bool slice_fates_alive(const struct slice_fates *fates, uint64_t where)
+bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where)
 {
-    const struct slice_fate *fate = find_fate(fates, where_segment(where));
-    return fate && fate->told && where_offset(where) < (uint64_t)fate->named * BLOCK &&
-           !is_dead(fate, slice_unit(where_offset(where)));
+    const struct slice_liveness *slice = find(liveness, where_segment(where));
+    return slice && slice->logged && where_offset(where) < (uint64_t)slice->named * BLOCK &&
+           !is_dead(slice, slice_unit(where_offset(where)));
 }
 
-uint64_t slice_fates_live(const struct slice_fates *fates, uint32_t number)
+uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    const struct slice_fate *fate = find_fate(fates, number);
-    return fate ? fate->live : 0;
+    const struct slice_liveness *slice = find(liveness, number);
+    return slice ? slice->live : 0;
 }
 
 /* ---- what the file says ---- */
@@ -128,29 +130,20 @@ static void fault(const struct survey *survey, uint64_t offset, const char *text
 
 static enum err read_file(struct disk *disk, struct survey *survey)
 {
-    struct disk_file *file;
-    enum err err = disk->verbs->open(disk, survey->name, true, &file);
+    size_t len;
+    bool unread;
+    enum err err =
+        directory_read_file(disk, survey->name, UINT64_MAX, &survey->bytes, &len, &unread);
     if (err)
         return err;
-    err = disk->verbs->size(disk, file, &survey->len);
-    if (err)
-        survey->len = 0;
-    uint64_t room = (survey->len + BLOCK - 1) / BLOCK * BLOCK + BLOCK;
-    survey->bytes = mem_aligned(BLOCK, (size_t)room);
-    memset(survey->bytes, 0, (size_t)room);
-    bool unread = err != OK;
-    for (uint64_t at = 0; at < survey->len; at += BLOCK) {
-        size_t got;
-        unread |= disk->verbs->read(disk, file, at, survey->bytes + at, BLOCK, &got) != OK;
-    }
-    disk->verbs->close(disk, file);
+    survey->len = len;
     if (unread)
         fault(survey, 0, "the disk cannot read some of it", true);
     return OK;
 }
 
-/* Is the head good, and do the sections lie within the file? */
-static bool look_at_head(struct survey *survey)
+/* Decodes the header. False: it is damaged, or its sections are not within the file. */
+static bool check_head(struct survey *survey)
 {
     const struct slice_head *head = &survey->head;
     enum format_verdict verdict =
@@ -169,7 +162,7 @@ static bool look_at_head(struct survey *survey)
     return head->size_bytes <= survey->len;
 }
 
-static void look_at_sections(struct survey *survey)
+static void check_sections(struct survey *survey)
 {
     const struct slice_head *head = &survey->head;
     const char *topics_at = survey->bytes + slice_topics_at(head);
@@ -200,7 +193,7 @@ static void look_at_sections(struct survey *survey)
         fault(survey, end, "what is behind the slice's index is not zero", true);
 }
 
-/* A job whose record lies there, if it is intact. */
+/* Decodes the record at `offset`. False: no intact far job's record is there. */
 static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end,
                       struct record *out_record)
 {
@@ -209,7 +202,7 @@ static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end
            out_record->is_far && record_body_good(out_record);
 }
 
-/* Each record has sums of its own: where the index says it is, it is good or not. */
+/* Reports each job of the index as intact or lost: records have checksums of their own. */
 static enum err report_by_index(const struct survey *survey)
 {
     const struct slice_reader *reader = survey->reader;
@@ -243,7 +236,7 @@ static enum err report_block(const struct survey *survey, uint64_t offset,
     return err;
 }
 
-/* Do its records fill it, and are they as many as it says? */
+/* Do far jobs' records fill the block, and does their count match its header? */
 static bool block_fits(const char *block, const struct batch_head *head)
 {
     struct batch_walk walk;
@@ -264,8 +257,8 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
            batch_whole(out_head, block, 0) && block_fits(block, out_head);
 }
 
-/* Blocks one behind another; `tells`: of the jobs in good ones. */
-static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool reports)
+/* Checks the consecutive blocks. `reports`: calls reader->job for the jobs of intact ones. */
+static enum err check_blocks(const struct survey *survey, uint64_t data_end, bool reports)
 {
     enum err err = OK;
     uint64_t number = 1;
@@ -295,12 +288,12 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
     if (err)
         return err;
     *out_bytes = survey.len;
-    bool head_good = look_at_head(&survey);
+    bool head_good = check_head(&survey);
     if (head_good)
-        look_at_sections(&survey);
-    /* Without a header nobody knows where the blocks end: what is behind them counts as damaged. */
+        check_sections(&survey);
+    /* Without a header the end of the blocks is unknown: what is behind them counts as damaged. */
     uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
-    err = look_at_blocks(&survey, data_end, !survey.index_good);
+    err = check_blocks(&survey, data_end, !survey.index_good);
     if (!err && survey.index_good)
         err = report_by_index(&survey);
     mem_free(survey.bytes);

@@ -8,10 +8,10 @@
 #include "store/record.h"
 #include "store/recovery/directory.h"
 
-/* What the log says of one slice. */
-struct slice_fate {
+/* What the log says about one slice. */
+struct slice_liveness {
     uint32_t number;
-    bool told;      /* a SLICE record was seen; else only deaths, which are repeated further on */
+    bool logged;    /* a SLICE record was seen; else only deaths, which are repeated further on */
     uint32_t named; /* the file is in use up to this offset, in blocks of BLOCK bytes */
     uint64_t live;  /* live records, if the log is complete */
     uint64_t *dead; /* bitmap of dead records, one bit for each SLICE_UNIT */
@@ -19,20 +19,20 @@ struct slice_fate {
 };
 
 /* A struct of zeros is empty. */
-struct slice_fates {
-    struct slice_fate *at; /* by number */
+struct slice_liveness_set {
+    struct slice_liveness *at; /* by number */
     size_t count;
 };
 
-void slice_fates_fini(struct slice_fates *fates);
+void slice_liveness_fini(struct slice_liveness_set *liveness);
 /* In the order of the log: */
-void slice_fates_told(struct slice_fates *fates, const struct slice_record *record);
+void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slice_record *record);
 /* The record at this place died. Does nothing if the place is in no slice. */
-void slice_fates_died(struct slice_fates *fates, uint64_t where);
+void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t where);
 /* Does the record at this place live, as far as the log has been read? */
-bool slice_fates_alive(const struct slice_fates *fates, uint64_t where);
+bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where);
 /* How many records of the slice live; 0: none, or the log does not mention the slice. */
-uint64_t slice_fates_live(const struct slice_fates *fates, uint32_t number);
+uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_t number);
 
 struct slice_reader {
     void *ctx;

@@ -1,7 +1,7 @@
 /*
- * Reads every byte of a store that nobody has open, and changes none: the manifest, headers,
- * batches, records, bodies, padding, and that behind the log's end there are zeros or a tail that
- * a crash can leave.
+ * store_verify(): reads every byte of a store that nobody has open, and changes none. Checks the
+ * manifest, headers, batches, records, bodies and padding, and that the log is followed by zeros or
+ * by a tail that a crash can leave.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,28 +16,28 @@
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
-/* Counts live jobs: which job records no later record has ended or replaced. */
+/* The live jobs: records of jobs that no later record has ended or replaced. */
 struct live_set {
-    struct map map; /* by place, numbers of `places` */
+    struct map map; /* by place; the values are indexes of `places` */
     uint64_t *places;
-    uint32_t *idle; /* numbers that are free again */
+    uint32_t *idle; /* indexes that are free again */
     uint32_t count, cap, idle_count;
 };
 
 struct verify {
     struct disk *disk;
     const struct store_watcher *watcher;
-    uint64_t reported_bytes, all_bytes; /* of progress */
+    uint64_t reported_bytes, all_bytes; /* for progress */
     struct store_counts counts;
     struct directory directory;
     uint32_t tag;
-    uint64_t batch_next;
-    uint64_t proven;
+    uint64_t batch_next; /* the number expected next */
+    uint64_t proven;     /* the highest batch that something calls durable */
     struct live_set live;
-    struct slice_fates fates;
-    uint64_t departed; /* jobs that the log has, and a slice instead */
-    bool log_damaged;  /* batches are: what was in them is looked at when all has been read */
-    struct buf hurt;   /* places of jobs' records with a damaged body, uint64_t */
+    struct slice_liveness_set liveness;
+    uint64_t departed;         /* live jobs in slices whose old record is still in the log */
+    bool log_damaged;          /* some batch is damaged: verify_damage() finds what was in it */
+    struct buf damaged_bodies; /* places of jobs' records with a damaged body, uint64_t */
     struct batch_walk walk;
 };
 
@@ -72,7 +72,7 @@ static bool place_eq(const void *ctx, uint32_t number, const void *key)
 
 static uint64_t place_hash(uint64_t where)
 {
-    /* Fibonacci hashing: the numbers are dense. The high half is mixed, the low bits are not. */
+    /* Fibonacci hashing: places are dense numbers. The high half is well mixed. */
     return where * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
@@ -94,7 +94,7 @@ static void live_remove(struct live_set *live, uint64_t where)
 {
     uint32_t number = map_find(&live->map, place_hash(where), &where);
     if (number == MAP_NONE)
-        return; /* its job's segment was cleaned before */
+        return; /* the segment with the job was cleaned before */
     map_remove(&live->map, place_hash(where), number);
     live->idle[live->idle_count++] = number;
 }
@@ -111,10 +111,10 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     report(verify, "%s: offset %llu: the body of job %llu is damaged", name,
            (unsigned long long)offset, (unsigned long long)record->event.job.seq);
     verify->counts.bad++;
-    buf_add(&verify->hurt, &where, sizeof(where));
+    buf_add(&verify->damaged_bodies, &where, sizeof(where));
 }
 
-/* Is the segment of that number in the log? Its jobs that left for a slice are there still. */
+/* Is this segment in the log? Then old records of jobs that went to a slice are still in it. */
 static bool in_log(const struct verify *verify, uint32_t number)
 {
     const struct directory *directory = &verify->directory;
@@ -128,14 +128,14 @@ static void verify_death(struct verify *verify, const struct record *record)
 {
     uint64_t where = record->event.record.where;
     if (!where || record->event.kind == EVENT_MOVE)
-        return; /* that says where its job's record is */
+        return; /* a MOVE names its job's record, which lives */
     live_remove(&verify->live, where);
-    slice_fates_died(&verify->fates, where);
+    slice_liveness_mark_dead(&verify->liveness, where);
 }
 
-static void verify_told(struct verify *verify, const struct slice_record *record)
+static void verify_slice_record(struct verify *verify, const struct slice_record *record)
 {
-    slice_fates_told(&verify->fates, record);
+    slice_liveness_apply(&verify->liveness, record);
     if (record->left && in_log(verify, record->left))
         verify->departed += record->jobs;
 }
@@ -150,7 +150,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     walk->shows_slices = true;
     while ((err = batch_walk_next(walk)) == OK) {
         if (record->is_slice) {
-            verify_told(verify, &record->slice);
+            verify_slice_record(verify, &record->slice);
             continue;
         }
         if (record->event.kind == EVENT_JOB)
@@ -188,13 +188,14 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     }
 }
 
-/* What is behind this place in a segment: how many bytes are not zero. */
+/* Reads the rest of a segment. *out_dirty: bytes that are not zero. Returns the error of a block
+   that cannot be read, if there is one. */
 static enum err verify_rest(struct verify *verify, struct walker *walker, uint64_t *out_dirty)
 {
     enum place_kind kind;
     enum err unread = OK;
     *out_dirty = 0;
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         if (kind == PLACE_BLANK)
             continue;
         *out_dirty += walker->bytes;
@@ -206,7 +207,7 @@ static enum err verify_rest(struct verify *verify, struct walker *walker, uint64
     return unread;
 }
 
-static void judge_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
+static void check_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
                       uint64_t batch_end)
 {
     bool last = batch_end == UINT64_MAX;
@@ -235,7 +236,7 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
     }
 }
 
-/* Goes on behind a damaged place, if there are batches of the log. */
+/* Moves from the damage at `offset` to the next batch of the log. False: there is none. */
 static bool skip_damage(struct verify *verify, const char *name, struct walker *walker,
                         uint64_t offset, uint64_t batch_end)
 {
@@ -243,7 +244,7 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
     char batches[DAMAGE_BATCHES_ROOM];
     if (last && verify->batch_next > verify->proven)
         return false; /* the log's end */
-    walker_go(walker, offset + BLOCK, verify->batch_next);
+    walker_move_to(walker, offset + BLOCK, verify->batch_next);
     if (!walker_seek(walker, verify->batch_next, last ? verify->proven + 2 : batch_end))
         return false;
     uint64_t number = walker->head.number;
@@ -257,18 +258,18 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
     return true;
 }
 
-/* Batches from the walker's place on that are as they should be. */
+/* Verifies good batches from the walker's position up to the first that is not good. */
 static void verify_good(struct verify *verify, const char *name, struct walker *walker,
                         uint64_t batch_end)
 {
     uint64_t before = verify->counts.bytes - walker->scan.size_bytes;
-    walker_go(walker, walker->offset, verify->batch_next);
-    while (walker->expected < batch_end && walker_look(walker) == PLACE_BATCH) {
+    walker_move_to(walker, walker->offset, verify->batch_next);
+    while (walker->expected < batch_end && walker_classify(walker) == PLACE_BATCH) {
         verify_batch(verify, name, walker->offset, &walker->head, walker->batch);
         if (walker->head.durable > verify->proven)
             verify->proven = walker->head.durable;
         verify->counts.batches++;
-        walker_pass(walker);
+        walker_next(walker);
         report_progress(verify, before + walker->offset);
     }
     verify->batch_next = walker->expected;
@@ -278,7 +279,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
                                uint64_t batch_end)
 {
     uint64_t dirty, offset;
-    enum err err = OK; /* of all stretches: what could not be read once is not good later */
+    enum err err = OK; /* the first of all calls */
     do {
         verify_good(verify, name, walker, batch_end);
         offset = walker->offset;
@@ -286,11 +287,11 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
         err = err ? err : rest;
     } while (verify->batch_next < batch_end &&
              skip_damage(verify, name, walker, offset, batch_end));
-    judge_end(verify, name, offset, dirty, batch_end);
+    check_end(verify, name, offset, dirty, batch_end);
     return err;
 }
 
-/* The segment's file, and its name; walker_close() ends that. */
+/* Opens a segment's file for the walker, which the caller closes, and fills in its name. */
 static enum err open_segment(struct verify *verify, const struct found *found,
                              struct walker *walker, char name[static DISK_NAME_MAX])
 {
@@ -317,10 +318,10 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
         verify->log_damaged = true;
     }
     walker_close(&walker);
-    return OK; /* the other segments are worth reading, too */
+    return OK; /* the other segments are read, too */
 }
 
-/* A file without a header: a spare, or a header that has rotted. */
+/* Verifies a file without a good header: a spare has only zeros, else the header is damaged. */
 static enum err verify_unused(struct verify *verify, const struct found *found)
 {
     char name[DISK_NAME_MAX];
@@ -331,7 +332,7 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     enum err err = open_segment(verify, found, &walker, name);
     if (err)
         return err;
-    walker_go(&walker, 0, 0);
+    walker_move_to(&walker, 0, 0);
     err = verify_rest(verify, &walker, &dirty);
     if (err || dirty) {
         report(verify, "%s: %s", name,
@@ -349,14 +350,14 @@ static enum err slice_job(void *ctx, const struct record *record, uint64_t where
     struct verify *verify = ctx;
     (void)record;
     verify->counts.slice_jobs++;
-    verify->counts.live_jobs += slice_fates_alive(&verify->fates, where);
+    verify->counts.live_jobs += slice_liveness_is_live(&verify->liveness, where);
     return OK;
 }
 
 static void slice_lost(void *ctx, uint64_t seq, uint64_t where)
 {
     struct verify *verify = ctx;
-    if (!slice_fates_alive(&verify->fates, where))
+    if (!slice_liveness_is_live(&verify->liveness, where))
         return;
     report(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
            where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
@@ -372,7 +373,7 @@ static void slice_fault(void *ctx, const char *name, uint64_t offset, const char
     verify->counts.unknown += !whole;
 }
 
-/* The log has been read: which slices there must be is known. */
+/* Called after the log was read, because that says which slices must exist. */
 static void verify_slices(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
@@ -381,7 +382,7 @@ static void verify_slices(struct verify *verify)
     for (size_t i = 0; i < directory->slice_count; i++) {
         uint32_t number = directory->slices[i].number;
         uint64_t bytes = 0;
-        if (directory->slices[i].half_made || slice_fates_live(&verify->fates, number) == 0)
+        if (directory->slices[i].half_made || slice_liveness_count(&verify->liveness, number) == 0)
             continue; /* the next opening removes it */
         verify->counts.slices++;
         if (slice_survey(verify->disk, &directory->manifest.id, number, &reader, &bytes)) {
@@ -391,14 +392,14 @@ static void verify_slices(struct verify *verify)
         }
         verify->counts.bytes += bytes;
     }
-    for (size_t i = 0; i < verify->fates.count; i++) {
-        const struct slice_fate *fate = &verify->fates.at[i];
-        if (fate->live == 0 || directory_has_slice(directory, fate->number))
+    for (size_t i = 0; i < verify->liveness.count; i++) {
+        const struct slice_liveness *slice = &verify->liveness.at[i];
+        if (slice->live == 0 || directory_has_slice(directory, slice->number))
             continue;
-        report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
-               (unsigned long long)fate->live);
+        report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", slice->number,
+               (unsigned long long)slice->live);
         verify->counts.bad++;
-        verify->counts.hit_jobs += fate->live;
+        verify->counts.hit_jobs += slice->live;
     }
 }
 
@@ -421,7 +422,8 @@ static enum err verify_history(struct verify *verify)
     return err;
 }
 
-/* No job depends on it. After a crash it is of an older close, and the next opening removes it. */
+/* Verifies the image of the far index, on which no job depends. After a crash it is outdated, and
+   the next opening removes it. */
 static void verify_image(struct verify *verify)
 {
     uint64_t bytes;
@@ -468,9 +470,9 @@ static bool is_of_job(enum event_kind kind)
     return kind == EVENT_JOB || kind == EVENT_GONE || kind == EVENT_MOVE;
 }
 
-/* What was in it; the numbers of jobs that it concerns are added. */
-static void judge_region(struct verify *verify, const struct damage *damage,
-                         const struct region *region, struct buf *seqs)
+/* Reports what was in the region, and adds the numbers of the jobs concerned to `seqs`. */
+static void report_region(struct verify *verify, const struct damage *damage,
+                          const struct region *region, struct buf *seqs)
 {
     char line[400], batches[DAMAGE_BATCHES_ROOM];
     bool missing = region->start == region->end, unknown = region->opaque || missing;
@@ -484,7 +486,7 @@ static void judge_region(struct verify *verify, const struct damage *damage,
     for (size_t i = region->first_suspect; i < region->suspect_end && !region->harmless; i++) {
         const struct suspect *suspect = &damage->suspects[i];
         if (suspect->harmless)
-            continue; /* even one that looks dead, or repeated later, may be of another job */
+            continue; /* `dead` or `superseded` do not suffice: it may be about another job */
         damage_describe(suspect, line, sizeof(line));
         report(verify, "%s", line);
         if (is_of_job(suspect->kind))
@@ -494,7 +496,7 @@ static void judge_region(struct verify *verify, const struct damage *damage,
     }
 }
 
-/* Each job once. */
+/* How many different numbers there are. Sorts them. */
 static uint64_t count_seqs(struct buf *seqs)
 {
     uint64_t count = 0;
@@ -506,16 +508,16 @@ static uint64_t count_seqs(struct buf *seqs)
     return count;
 }
 
-/* All has been read: whom does the damage in the log concern? */
+/* Called last: counts the jobs and topics that the damage in the log concerns. */
 static void verify_damage(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
     struct damage damage;
     struct buf seqs = {0};
     size_t first = 0;
-    for (size_t at = 0; at < verify->hurt.len; at += sizeof(uint64_t)) {
+    for (size_t at = 0; at < verify->damaged_bodies.len; at += sizeof(uint64_t)) {
         uint64_t where;
-        memcpy(&where, verify->hurt.at + at, sizeof(where));
+        memcpy(&where, verify->damaged_bodies.at + at, sizeof(where));
         verify->counts.hit_jobs +=
             map_find(&verify->live.map, place_hash(where), &where) != MAP_NONE;
     }
@@ -525,11 +527,11 @@ static void verify_damage(struct verify *verify)
     if (!verify->log_damaged)
         return;
     if (damage_survey(verify->disk, directory, first, &damage)) {
-        verify->counts.unknown++; /* read in two ways, now good, now bad */
+        verify->counts.unknown++; /* two reads of the same bytes gave different results */
         return;
     }
     for (size_t i = 0; i < damage.region_count; i++)
-        judge_region(verify, &damage, &damage.regions[i], &seqs);
+        report_region(verify, &damage, &damage.regions[i], &seqs);
     verify->counts.hit_jobs += count_seqs(&seqs);
     buf_fini(&seqs);
     damage_fini(&damage);
@@ -554,7 +556,7 @@ static enum err verify_directory(struct verify *verify)
     for (size_t i = 0; i < directory->used && !err; i++) {
         const struct found *found = &directory->found[i];
         if (found->head.batch_first < manifest->batch_first)
-            continue; /* cleaned already; the next opening removes it */
+            continue; /* it was cleaned; the next opening removes it */
         if (found->head.batch_first > verify->batch_next) {
             char batches[DAMAGE_BATCHES_ROOM];
             uint64_t last_missing = found->head.batch_first - 1;
@@ -615,9 +617,9 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     if (!err)
         *out_counts = verify->counts;
     directory_fini(&verify->directory);
-    slice_fates_fini(&verify->fates);
+    slice_liveness_fini(&verify->liveness);
     map_fini(&verify->live.map);
-    buf_fini(&verify->hurt);
+    buf_fini(&verify->damaged_bodies);
     mem_free(verify->live.places);
     mem_free(verify->live.idle);
     mem_free(verify);

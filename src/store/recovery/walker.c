@@ -32,7 +32,7 @@ void walker_close(struct walker *walker)
     walker_fini(walker);
 }
 
-void walker_go(struct walker *walker, uint64_t offset, uint64_t expected)
+void walker_move_to(struct walker *walker, uint64_t offset, uint64_t expected)
 {
     CHECK(offset % BLOCK == 0);
     walker->offset = offset;
@@ -59,7 +59,7 @@ static enum place_kind look(struct walker *walker)
     return bytes_all_zero(at, len) ? PLACE_BLANK : PLACE_BAD;
 }
 
-enum place_kind walker_look(struct walker *walker)
+enum place_kind walker_classify(struct walker *walker)
 {
     struct scan *scan = &walker->scan;
     bool narrow = scan->narrow;
@@ -73,7 +73,7 @@ enum place_kind walker_look(struct walker *walker)
         walker->narrow_from = walker->offset;
         walker->narrow_until = walker->offset + scan->cap;
         scan->narrow = true;
-        scan_forget(scan);
+        scan_discard(scan);
         walker->kind = look(walker);
     }
     CHECK(walker->bytes > 0 && walker->bytes % BLOCK == 0);
@@ -83,7 +83,7 @@ enum place_kind walker_look(struct walker *walker)
     return walker->kind;
 }
 
-void walker_pass(struct walker *walker)
+void walker_next(struct walker *walker)
 {
     CHECK(walker->kind != PLACE_END);
     walker->expected += walker->kind == PLACE_BATCH;
@@ -92,8 +92,8 @@ void walker_pass(struct walker *walker)
 
 bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
 {
-    for (;; walker_pass(walker)) {
-        enum place_kind kind = walker_look(walker);
+    for (;; walker_next(walker)) {
+        enum place_kind kind = walker_classify(walker);
         if (kind == PLACE_END)
             return false;
         bool batch = kind == PLACE_BATCH || kind == PLACE_OTHER;
@@ -103,8 +103,8 @@ bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
 }
 
 /*
- * Where the batch ends that begins here and is not whole: in a file that was used again its other
- * blocks look like those of the earlier segment.
+ * The end of the damaged batch that begins here, by its header. In a reused file the batch's other
+ * blocks cannot be told from blocks of the earlier segment.
  */
 static uint64_t end_of_bad(struct walker *walker)
 {
@@ -122,8 +122,8 @@ uint64_t walker_blank_from(struct walker *walker, bool *out_batches)
 {
     uint64_t end = walker->offset;
     bool batches = false;
-    for (;; walker_pass(walker)) {
-        enum place_kind kind = walker_look(walker);
+    for (;; walker_next(walker)) {
+        enum place_kind kind = walker_classify(walker);
         if (kind == PLACE_END)
             break;
         batches = batches || kind == PLACE_BATCH || kind == PLACE_OTHER;

@@ -3,8 +3,8 @@
  * Shared by recovery, verify, salvage and the survey of damage, so that all agree on where batches
  * are.
  *
- * walker_look() classifies the current position; then walker_pass() or walker_go() changes it.
- * Waits for the disk. If a large read fails, its blocks are read one by one.
+ * walker_classify() classifies the current position; then walker_next() or walker_move_to() changes
+ * it. Waits for the disk. If a large read fails, its blocks are read one by one.
  */
 #ifndef LATERD_STORE_WALKER_H
 #define LATERD_STORE_WALKER_H
@@ -24,10 +24,10 @@ struct walker {
     struct scan scan;
     uint64_t offset;        /* the current position, a multiple of BLOCK */
     uint64_t expected;      /* number of the batch that should be there */
-    enum place_kind kind;   /* result of the last walker_look() */
+    enum place_kind kind;   /* result of the last walker_classify() */
     uint64_t bytes;         /* length of the batch or block there … */
     struct batch_head head; /* … a batch's header … */
-    const char *batch;      /* … and its bytes, valid until the next walker_look() */
+    const char *batch;      /* … and its bytes, valid until the next walker_classify() */
     enum err err;           /* PLACE_UNREAD: the error */
     /* A read of this range failed: it is read block by block. */
     uint64_t narrow_from, narrow_until;
@@ -41,7 +41,8 @@ struct walker_of {
     uint64_t key; /* segment_key() if its file was used again, else 0 */
 };
 
-/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. */
+/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. On an
+   error, of that open(), there is nothing to close. */
 enum err walker_open(struct walker *walker, struct disk *disk, const struct walker_of *of,
                      bool fresh) MUST_USE;
 void walker_close(struct walker *walker);
@@ -49,11 +50,11 @@ void walker_close(struct walker *walker);
 void walker_fini(struct walker *walker);
 
 /* Moves to this offset, where batch `expected` should be. */
-void walker_go(struct walker *walker, uint64_t offset, uint64_t expected);
+void walker_move_to(struct walker *walker, uint64_t offset, uint64_t expected);
 /* Classifies what is at the current position. O(its bytes). */
-enum place_kind walker_look(struct walker *walker);
-/* Moves behind what walker_look() found; after PLACE_BATCH the next number is expected. */
-void walker_pass(struct walker *walker);
+enum place_kind walker_classify(struct walker *walker);
+/* Moves behind what walker_classify() found; after PLACE_BATCH the next number is expected. */
+void walker_next(struct walker *walker);
 /*
  * Searches from the current position on for a whole batch with a number above `after` and below
  * `below`. False: there is none; the position is the end of the file. O(bytes of the file).

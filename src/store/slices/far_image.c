@@ -172,14 +172,14 @@ static bool write_parts(struct image_writer *writer)
 {
     struct store_callbacks *callbacks = writer->store->callbacks;
     struct buf part = {0};
-    bool told = true, good = true;
-    for (uint32_t number = 0; told && number < FAR_PARTS; number++) {
+    bool given = true, good = true;
+    for (uint32_t number = 0; given && number < FAR_PARTS; number++) {
         char *at = writer->head + AT_TABLE + (size_t)number * PART_BYTES;
         part.len = 0;
-        told = callbacks->far_image(callbacks, number, &part);
+        given = callbacks->far_image(callbacks, number, &part);
         put_u64(at, part.len);
         put_u64(at + 8, hash_of(part.at, part.len));
-        good = good && told && write_next(writer, &part);
+        good = good && given && write_next(writer, &part);
     }
     buf_fini(&part);
     return good;
@@ -302,7 +302,7 @@ static bool slices_fit(const struct slices *slices, const char *at, uint32_t cou
         return false;
     for (uint32_t i = 0; i < count; i++, at += SLICE_BYTES) {
         const struct slice *slice = slice_numbered(slices, get_u32(at));
-        if (!slice || !slice->fences || !slice->told || slice->live_jobs == 0 ||
+        if (!slice || !slice->fences || !slice->logged || slice->live_jobs == 0 ||
             slice->named != get_u32(at + 4) || slice->live_jobs != get_u32(at + 8) ||
             slice->dead_jobs != get_u32(at + 12) || dead_sum(slice) != get_u64(at + 32) ||
             (i > 0 && get_u32(at) == get_u32(at - SLICE_BYTES)))

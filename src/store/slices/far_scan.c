@@ -104,6 +104,7 @@ static uint32_t count_records(const struct far_scan *scan, size_t at, size_t end
     uint32_t count = 0;
     for (; at < end; count++)
         at += get_u32(scan->bytes + at); /* they were decoded before */
+    CHECK(at == end);
     return count;
 }
 

@@ -192,8 +192,8 @@ static enum err apply(struct slices *slices, struct slice *slice, const struct s
     return OK;
 }
 
-enum err slices_replay(struct slices *slices, const struct slice_record *record, struct told_at at,
-                       struct store_error *out_error)
+enum err slices_replay(struct slices *slices, const struct slice_record *record,
+                       struct log_place at, struct store_error *out_error)
 {
     struct slice *slice;
     if (!segments_note_number(slices->segments, record->number) ||
@@ -207,17 +207,17 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     if (err)
         return err;
     slice->left = record->left ? record->left : slice->left;
-    bool first = record->from == 1, follows = slice->told && record->from == slice->named;
+    bool first = record->from == 1, follows = slice->logged && record->from == slice->named;
     if (!first && !follows)
-        return slice->told ? ERR_CORRUPT : OK; /* a whole record follows further on */
+        return slice->logged ? ERR_CORRUPT : OK; /* a whole record follows further on */
     size_t bytes = slice_record_bytes(record);
-    if (record->whole || !slice->told)
-        slice_told_first(slices, slice, at, bytes);
+    if (record->whole || !slice->logged)
+        slice_set_logged(slices, slice, at, bytes);
     else if (first)
         return ERR_CORRUPT;
     else
-        slice_told_more(slices, slice, bytes);
-    if (slice->told == at.batch) { /* slices::all is sorted by slice::told */
+        slice_add_logged(slices, slice, bytes);
+    if (slice->logged == at.batch) { /* slices::all is sorted by slice::logged */
         list_remove(&slice->link);
         list_add_tail(&slices->all, &slice->link);
     }
@@ -257,7 +257,7 @@ enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t wher
     struct record record;
     struct slice *slice;
     enum err err = get_slice(slices, where_segment(where), &slice, out_error);
-    if (err || !slice->fences || (slice->told && slice_is_dead(slice, offset)))
+    if (err || !slice->fences || (slice->logged && slice_is_dead(slice, offset)))
         return err; /* its job ended later, or its slice went; or it ended before: a copy */
     if (offset <= BLOCK || offset >= slice->head.data_end)
         return ERR_CORRUPT;
@@ -310,9 +310,9 @@ static enum err pass_jobs(struct slices *slices, const struct slice *slice,
     struct slice_index index;
     uint32_t live = 0, count = 0;
     bool was_dead = false;
-    enum err err, told = OK;
+    enum err err, take_err = OK;
     slice_index_init(&index, &slice->head, section);
-    while (!told && (err = slice_index_next(&index)) == OK) {
+    while (!take_err && (err = slice_index_next(&index)) == OK) {
         if (index.offset >= named_end)
             continue;
         /* A record ends where the next one begins, or its block's last 4096 bytes do. */
@@ -336,15 +336,15 @@ static enum err pass_jobs(struct slices *slices, const struct slice *slice,
         };
         if (count < TOLD_AT_ONCE)
             continue;
-        told = reading->take(callbacks, jobs, count);
+        take_err = reading->take(callbacks, jobs, count);
         count = 0;
     }
-    if (!told)
-        told = reading->take(callbacks, jobs, count);
+    if (!take_err)
+        take_err = reading->take(callbacks, jobs, count);
     reading->first = first;
     reading->dead_bytes = dead_bytes + (was_dead ? named_end : 0);
-    if (told)
-        return told;
+    if (take_err)
+        return take_err;
     return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;
 }
 
@@ -421,7 +421,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
                        struct store_error *out_error)
 {
     uint32_t number = slice->head.number;
-    if (slice->live_jobs == 0 || !slice->told)
+    if (slice->live_jobs == 0 || !slice->logged)
         return OK; /* it goes */
     if (!slice->fences)
         return damaged(slices, number, 0, "the slice is missing", out_error);
@@ -448,7 +448,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
 
 static bool is_read(const struct slices *slices, const struct slice *slice)
 {
-    return !slices->from_image && slice->told && slice->live_jobs > 0 && slice->fences;
+    return !slices->from_image && slice->logged && slice->live_jobs > 0 && slice->fences;
 }
 
 /* Read-ahead of indexes. */
@@ -499,7 +499,7 @@ static enum err settle_all(struct slices *slices, struct store_error *out_error)
         err = store_opening_progress(slices->store, index_bytes(slice), true);
         if (!err)
             err = settle(slices, slice, &reading, out_error);
-        if (!err && (slice->live_jobs == 0 || !slice->told))
+        if (!err && (slice->live_jobs == 0 || !slice->logged))
             slices_drop(slices, slice);
     }
     buf_fini(&reading.room);

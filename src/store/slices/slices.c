@@ -66,19 +66,19 @@ bool slice_may_have(const struct slice *slice, struct bytes topic)
 
 /* ---- what the log says of them ---- */
 
-void slice_told_more(struct slices *slices, struct slice *slice, size_t bytes)
+void slice_add_logged(struct slices *slices, struct slice *slice, size_t bytes)
 {
-    slice->told_bytes += bytes;
-    segments_add_slice_bytes(slices->segments, slice->told_segment, bytes, 0);
+    slice->logged_bytes += bytes;
+    segments_add_slice_log(slices->segments, slice->logged_segment, bytes, 0);
 }
 
-void slice_told_first(struct slices *slices, struct slice *slice, struct told_at at, size_t bytes)
+void slice_set_logged(struct slices *slices, struct slice *slice, struct log_place at, size_t bytes)
 {
-    segments_untell(slices->segments, slice->told_segment, slice->told_bytes, 0);
-    slice->told = at.batch;
-    slice->told_segment = at.segment;
-    slice->told_bytes = 0;
-    slice_told_more(slices, slice, bytes);
+    segments_remove_slice_log(slices->segments, slice->logged_segment, slice->logged_bytes, 0);
+    slice->logged = at.batch;
+    slice->logged_segment = at.segment;
+    slice->logged_bytes = 0;
+    slice_add_logged(slices, slice, bytes);
 }
 
 static void forget_move(struct slices *slices, struct slice *slice, uint32_t unit)
@@ -86,7 +86,7 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
     struct slice_move move;
     if (!slice_moves_find(&slice->moves, unit, &move))
         return;
-    segments_untell(slices->segments, move.segment, move.bytes, 1);
+    segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
 }
 
@@ -98,7 +98,7 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
     slice->moves = (struct slice_moves){0};
     while (slice_moves_next(&old, &at, &unit, &move)) {
         if (all || slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT))
-            segments_untell(slices->segments, move.segment, move.bytes, 1);
+            segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
         else
             slice_moves_set(&slice->moves, unit, move);
     }
@@ -120,7 +120,7 @@ void slices_moved(struct slices *slices, uint64_t where, uint32_t segment, size_
     forget_move(slices, slice, slice_unit(offset));
     slice_moves_set(&slice->moves, slice_unit(offset),
                     (struct slice_move){.segment = segment, .bytes = (uint32_t)bytes});
-    segments_add_slice_bytes(slices->segments, segment, bytes, 1);
+    segments_add_slice_log(slices->segments, segment, bytes, 1);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)
@@ -136,7 +136,7 @@ bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t seg
 void slices_drop(struct slices *slices, struct slice *slice)
 {
     slice_forget_moves(slices, slice, true);
-    segments_untell(slices->segments, slice->told_segment, slice->told_bytes, 0);
+    segments_remove_slice_log(slices->segments, slice->logged_segment, slice->logged_bytes, 0);
     slice_load_forget(slices, slice);
     segments_drop_slice(slices->segments, slice->segment);
     list_remove(&slice->link);
@@ -227,7 +227,7 @@ bool slices_record_died(struct slices *slices, struct slice *slice, struct store
     uint64_t offset = where_offset(record.where);
     uint64_t bytes = record.bytes < slice->live_bytes ? record.bytes : slice->live_bytes;
     forget_move(slices, slice, slice_unit(offset));
-    if (!slice->told)
+    if (!slice->logged)
         return true; /* a SLICE record follows in the log, and includes this death */
     if (slice->live_jobs == 0)
         return false;
@@ -253,9 +253,9 @@ bool slices_record_died(struct slices *slices, struct slice *slice, struct store
 /* ---- making ---- */
 
 /* Of what was just appended. */
-static struct told_at told_now(const struct slices *slices, uint64_t batch)
+static struct log_place log_tail_place(const struct slices *slices, uint64_t batch)
 {
-    return (struct told_at){.batch = batch, .segment = segments_tail(slices->segments)->number};
+    return (struct log_place){.batch = batch, .segment = segments_tail(slices->segments)->number};
 }
 
 void slices_name_part(struct slices *slices, struct slice *slice, const struct slice_record *part,
@@ -282,11 +282,11 @@ void slices_name_part(struct slices *slices, struct slice *slice, const struct s
     slices->dead_jobs += jobs - part->jobs;
     slice->death_last = batch;
     size_t bytes = slice_record_bytes(part);
-    if (slice->told) {
-        slice_told_more(slices, slice, bytes);
+    if (slice->logged) {
+        slice_add_logged(slices, slice, bytes);
     } else {
-        slice_told_first(slices, slice, told_now(slices, batch), bytes);
-        list_remove(&slice->link); /* slices::all is sorted by slice::told */
+        slice_set_logged(slices, slice, log_tail_place(slices, batch), bytes);
+        list_remove(&slice->link); /* slices::all is sorted by slice::logged */
         list_add_tail(&slices->all, &slice->link);
     }
     slice_load_order(slices, slice);
@@ -332,7 +332,7 @@ static size_t write_slice(struct slices *slices, struct slice *slice)
     };
     size_t bytes = slice_record_bytes(&whole);
     uint64_t batch = log_append_slice(slices->store->log, &whole);
-    slice_told_first(slices, slice, told_now(slices, batch), bytes);
+    slice_set_logged(slices, slice, log_tail_place(slices, batch), bytes);
     buf_fini(&dead);
     return bytes;
 }
@@ -348,19 +348,19 @@ bool slices_write_again(struct slices *slices, uint64_t batch)
 {
     size_t bytes = 0;
     uint32_t words = 0;
-    /* slices::all is sorted by slice::told. */
+    /* slices::all is sorted by slice::logged. */
     while (!list_empty(&slices->all)) {
         struct slice *slice = slice_of(slices->all.next);
-        bool untold = slice->told == 0; /* it has no SLICE record yet: at most one such slice */
-        if (slice->told >= batch || (untold && slices->count == 1))
+        bool unlogged = slice->logged == 0; /* it has no SLICE record yet: at most one such slice */
+        if (slice->logged >= batch || (unlogged && slices->count == 1))
             return false;
         if (bytes >= TELL_BYTES || words >= TELL_WORDS)
             return true;
         words += TELL_STEP_WORDS > words_of(slice) ? TELL_STEP_WORDS : words_of(slice);
         if (slice->live_jobs > 0 || slice->making)
-            bytes += untold ? 0 : write_slice(slices, slice);
+            bytes += unlogged ? 0 : write_slice(slices, slice);
         else
-            slice_told_first(slices, slice, told_now(slices, log_batch(slices->store->log)),
+            slice_set_logged(slices, slice, log_tail_place(slices, log_batch(slices->store->log)),
                              0); /* no record is needed: it will be removed */
         move_back(slices, slice);
     }
@@ -476,10 +476,10 @@ static uint32_t blocks_unread(const struct slice *slice)
 }
 
 /* Bytes of the log's records that describe the slice. */
-static uint64_t told_valid(const struct slices *slices, const struct slice *slice)
+static uint64_t logged_valid(const struct slices *slices, const struct slice *slice)
 {
     const struct segments *segments = slices->segments;
-    uint64_t bytes = segments_find(segments, slice->told_segment) ? slice->told_bytes : 0;
+    uint64_t bytes = segments_find(segments, slice->logged_segment) ? slice->logged_bytes : 0;
     uint32_t at = 0, unit, count = 0;
     for (struct slice_move move; slice_moves_next(&slice->moves, &at, &unit, &move); count++) {
         CHECK(!slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT));
@@ -491,7 +491,7 @@ static uint64_t told_valid(const struct slices *slices, const struct slice *slic
 
 void slices_valid(const struct slices *slices)
 {
-    uint64_t live = 0, dead = 0, live_bytes = 0, told = 0, told_bytes = 0;
+    uint64_t live = 0, dead = 0, live_bytes = 0, logged = 0, logged_bytes = 0;
     uint32_t count = 0;
     heap_valid(&slices->by_load);
     heap_valid(&slices->by_dead);
@@ -503,14 +503,14 @@ void slices_valid(const struct slices *slices)
         CHECK(slice->named >= 1 && slice->named <= slice->head.data_end / BLOCK);
         CHECK((uint64_t)slice->live_jobs + slice->dead_jobs <= slice->head.jobs);
         CHECK(bits_set(slice) == slice->dead_jobs); /* T1 */
-        CHECK(slice->told == 0 || slice->told >= told);
-        CHECK(slice->told || slice->making); /* T2 */
+        CHECK(slice->logged == 0 || slice->logged >= logged);
+        CHECK(slice->logged || slice->making); /* T2 */
         CHECK(slice->loaded <= slice->head.blocks);
         CHECK(blocks_unread(slice) == slice->unread_count);
         CHECK(list_empty(&slice->dead_link) || slice->live_jobs == 0);
         CHECK(slice_load_ordered(slices, slice)); /* T4 */
-        told = slice->told ? slice->told : told;
-        told_bytes += told_valid(slices, slice);
+        logged = slice->logged ? slice->logged : logged;
+        logged_bytes += logged_valid(slices, slice);
         CHECK(slice->live_bytes + slice->dead_bytes <= slice->head.data_end);
         live += slice->live_jobs;
         live_bytes += slice->live_bytes;
@@ -518,6 +518,6 @@ void slices_valid(const struct slices *slices)
         count++;
     }
     CHECK(live_bytes == slices->live_bytes);
-    CHECK(told_bytes == segments_told_bytes(slices->segments)); /* T2 */
+    CHECK(logged_bytes == segments_slice_log_bytes(slices->segments)); /* T2 */
     CHECK(live == slices->live_jobs && dead == slices->dead_jobs && count == slices->count);
 }

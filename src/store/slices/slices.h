@@ -10,15 +10,16 @@
  *                        └─ mostly dead: live records go back to the log ───────────┴▶ removed
  *
  * Invariants
- *  * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit
- * in the bitmap `dead` set, which has one bit for each SLICE_UNIT of the file. T2 The log describes
- * the state of T1 from batch `told` on. A file is removed only when none of its records lives and
- * the batch with the last death is on disk. The records of the log that describe a slice are
- * counted as live in their segments (segments_add_slice_bytes()): its SLICE records
- * (slice::told_bytes), and the last MOVE of each of its jobs (slice::moves). T3 No slice is removed
- * while somebody reads from it. T4 The work of a turn does not grow with the number of slices.
- * Heaps order them by the time when the next block has to be loaded, and by the share of dead
- * bytes. Whoever visits all slices does so in the order of their numbers, a portion in each turn.
+ * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit in
+ *    the bitmap `dead` set, which has one bit for each SLICE_UNIT of the file.
+ * T2 The log describes the state of T1 from batch `logged` on. A file is removed only when none of
+ *    its records lives and the batch with the last death is on disk. The records of the log that
+ *    describe a slice are counted as live in their segments (segments_add_slice_log()): its SLICE
+ *    records (slice::logged_bytes), and the last MOVE of each of its jobs (slice::moves).
+ * T3 No slice is removed while somebody reads from it.
+ * T4 The work of a turn does not grow with the number of slices. Heaps order them by the time when
+ *    the next block has to be loaded, and by the share of dead bytes. Whoever visits all slices
+ *    does so in the order of their numbers, a portion in each turn.
  *
  * Main thread only. Used by src/store only.
  */
@@ -50,9 +51,9 @@ struct slice {
     uint32_t named;             /* the file is in use up to this offset, in blocks of BLOCK bytes */
     uint32_t live_jobs, dead_jobs;
     uint64_t live_bytes, dead_bytes; /* of their records; not known before slices_replayed() */
-    uint64_t told;                   /* T2: the log describes it from this batch on; 0: not yet */
-    uint32_t told_segment;           /* the segment of that batch */
-    uint64_t told_bytes;             /* bytes of its SLICE records from that batch on */
+    uint64_t logged;                 /* T2: the log describes it from this batch on; 0: not yet */
+    uint32_t logged_segment;         /* the segment of that batch */
+    uint64_t logged_bytes;           /* bytes of its SLICE records from that batch on */
     struct slice_moves moves;        /* the last MOVEs of its live jobs */
     uint64_t death_last;             /* the batch with the last death */
     uint64_t topics[4];              /* bloom filter of the topics of its jobs: slice_may_have() */
@@ -85,14 +86,14 @@ bool slice_may_have(const struct slice *slice, struct bytes topic);
    O(files). */
 enum err slices_begin(struct slices *slices, const struct directory *directory) MUST_USE;
 /* Where a record about slices lies in the log. */
-struct told_at {
+struct log_place {
     uint64_t batch;
     uint32_t segment;
 };
 
 /* Replays a SLICE record, in the order of the log. ERR_CORRUPT, ERR_IO; out_error says more. */
-enum err slices_replay(struct slices *slices, const struct slice_record *record, struct told_at at,
-                       struct store_error *out_error) MUST_USE;
+enum err slices_replay(struct slices *slices, const struct slice_record *record,
+                       struct log_place at, struct store_error *out_error) MUST_USE;
 /* The next event is a MOVE of a job whose record is at this place in a slice: reads that record and
    replays it first. */
 enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t where,

@@ -82,9 +82,10 @@ static inline uint64_t slice_block_end(const struct slice *slice, uint32_t block
 void slices_drop(struct slices *slices, struct slice *slice);
 /* A SLICE record of `bytes` bytes at this place describes the whole slice; earlier ones are dead.
  */
-void slice_told_first(struct slices *slices, struct slice *slice, struct told_at at, size_t bytes);
+void slice_set_logged(struct slices *slices, struct slice *slice, struct log_place at,
+                      size_t bytes);
 /* A SLICE record of `bytes` bytes adds a part to that. */
-void slice_told_more(struct slices *slices, struct slice *slice, size_t bytes);
+void slice_add_logged(struct slices *slices, struct slice *slice, size_t bytes);
 /* Removes the MOVEs of its dead jobs, or of all its jobs, from slice::moves. O(slots). */
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that a SLICE record lists. False: it lists an impossible one.

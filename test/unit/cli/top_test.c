@@ -72,7 +72,7 @@ static void render(struct buf *page, const struct busiest *busiest, struct scree
 {
     json_t *stats = stats_of("1234567890");
     struct top_view view = {.stats = stats, .busiest = busiest, .seen = 3};
-    view.before = (struct stats_look){.at_ms = 9000, .valid = true};
+    view.before = (struct stats_sample){.at_ms = 9000, .valid = true};
     top_view_add(page, &view, size.columns, size.lines);
     json_decref(stats);
 }

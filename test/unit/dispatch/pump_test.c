@@ -487,7 +487,7 @@ static void p6_what_a_sink_that_hangs_has_is_given_back_and_its_memory_stays(voi
     push_many(bed, "orders", 3);
     bed_pass(bed, SECOND_US / 2);
     assert_int_equal(bed->under_way, 1);
-    server_leave(bed_server(bed));
+    server_abandon(bed_server(bed));
     server_give_up(bed_server(bed));
     assert_int_equal(bed_jobs(bed, JOB_READY), 3);
     assert_int_equal(bed_jobs(bed, JOB_RESERVED), 0);

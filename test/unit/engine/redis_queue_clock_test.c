@@ -25,7 +25,7 @@ static enum queue_clock_verdict look(struct queue_clock *clock, int64_t now_us, 
     return queue_clock_read(
         clock,
         &(struct queue_clock_reading){
-            .told = {.queue_us = now_us + ahead_us, .set_count = set_count, .set_us = set_us},
+            .clock = {.queue_us = now_us + ahead_us, .set_count = set_count, .set_us = set_us},
             .sent_us = now_us - MS,
             .read_us = now_us + MS},
         out_by_us);

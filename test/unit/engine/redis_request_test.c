@@ -471,12 +471,12 @@ static void news_of_a_new_queue_are_no_loss(void **state)
     call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
     partition_init_lost(partition_init, 0);
     partition_init_lost(partition_init, 1); /* which we have never seen */
-    assert_int_equal(partition_init->said_us, 0);
+    assert_int_equal(partition_init->logged_us, 0);
     test->bed.loop.now_us = 60 * 1000 * 1000;
     partition_init_lost(partition_init, 1);
-    assert_int_equal(partition_init->said_us, 0);
+    assert_int_equal(partition_init->logged_us, 0);
     partition_init_lost(partition_init, 0);
-    assert_int_equal(partition_init->said_us, test->bed.loop.now_us);
+    assert_int_equal(partition_init->logged_us, test->bed.loop.now_us);
 }
 
 int main(void)

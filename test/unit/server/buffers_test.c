@@ -312,7 +312,7 @@ static void who_has_left_keeps_no_memory_of_its_connections(void **state)
     settle(world);
     struct acceptor *acceptor = sim_loop_port(world_loop(world))->acceptor;
     size_t before = mem_used();
-    server_leave(LIST_ENTRY(acceptor, struct server, acceptor)); /* it has no more turns */
+    server_abandon(LIST_ENTRY(acceptor, struct server, acceptor)); /* it has no more turns */
     assert_true(mem_used() < before - PUT / 2);
     assert_int_equal(world_server(world)->discard.bytes, 0);
     world_free(world);

@@ -409,7 +409,7 @@ static void one_has_not_answered(void)
     turns(4 * SECOND_US);
     assert_int_equal(health_of_journal().lag_entries, 2 * PARTITIONS); /* and how each began */
     engine->journal.handovers++;
-    engine->journal.streams[0].told = engine->journal.handovers;
+    engine->journal.streams[0].reported = engine->journal.handovers;
 }
 
 /* Else an alert is silent while MySQL is away and one master cannot be reached. */

@@ -72,7 +72,7 @@ static void glance_agrees(const char *at, size_t room, const struct record *reco
     size_t len = 0;
     bool of_job =
         event->kind == EVENT_JOB || event->kind == EVENT_MOVE || event->kind == EVENT_GONE;
-    assert_int_equal(record_glance(at, room, &len, &ref), OK);
+    assert_int_equal(record_peek(at, room, &len, &ref), OK);
     assert_int_equal(len, record->len);
     assert_int_equal(ref.seq, of_job ? event->job.seq : 0);
     assert_true(bytes_eq(ref.id, event->kind == EVENT_JOB ? event->id : (struct bytes){0}));
@@ -97,7 +97,7 @@ static void round_trip(const struct event *event)
         struct job_ref ref;
         size_t seen;
         assert_int_equal(record_decode(at, room, &record), ERR_CORRUPT);
-        assert_int_equal(record_glance(at, room, &seen, &ref), ERR_CORRUPT);
+        assert_int_equal(record_peek(at, room, &seen, &ref), ERR_CORRUPT);
     }
     mem_free(at);
 }
@@ -164,7 +164,7 @@ static void no_flipped_bit_is_read_out_of_bounds(void **state)
         at[bit / 8] = (char)(at[bit / 8] ^ 1 << bit % 8);
         struct job_ref ref;
         size_t seen;
-        (void)!record_glance(at, len, &seen, &ref); /* in bounds, whatever it says */
+        (void)!record_peek(at, len, &seen, &ref); /* in bounds, whatever it says */
         if (record_decode(at, len, &record) == OK) {
             assert_true(record.len <= len);
             if (record.is_event)
@@ -215,7 +215,7 @@ static void p2_properties_are_read_and_checked_with_the_body(void **state)
         size_t len = record_bytes(&job);
         record_encode(&job, len, at);
         assert_int_equal(record_decode(at, len, &record), OK);
-        assert_true(record_body_good(&record) && !record_spoiled(&record));
+        assert_true(record_body_good(&record) && !record_is_invalidated(&record));
         assert_true(bytes_eq(record.event.properties, job.properties));
         assert_true(bytes_eq(record.event.topic, job.topic));
         assert_int_equal(record.event.body_kind, job.body_kind);

@@ -241,7 +241,7 @@ static unsigned write_again(struct model *model, uint64_t *out_words_max)
         turn(model, &(struct turns){0});
     }
     for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
-        assert_true(LIST_ENTRY(link, struct slice, link)->told >= batch);
+        assert_true(LIST_ENTRY(link, struct slice, link)->logged >= batch);
     return turns;
 }
 

@@ -48,7 +48,7 @@ static void a_bad_sector_fails_few_reads(void **state)
     const struct walker_of of = {.number = NUMBER, .size_bytes = FILE_BYTES};
     assert_int_equal(walker_open(&walker, disk, &of, false), OK);
     unsigned places[PLACE_END] = {0};
-    for (; walker_look(&walker) != PLACE_END; walker_pass(&walker))
+    for (; walker_classify(&walker) != PLACE_END; walker_next(&walker))
         places[walker.kind]++;
     assert_int_equal(places[PLACE_UNREAD], 1);
     assert_int_equal(places[PLACE_BLANK], FILE_BYTES / BLOCK - 2); /* and the header */
