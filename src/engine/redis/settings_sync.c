@@ -112,14 +112,18 @@ static void take_page(struct settings_sync *sync, const struct script_settings *
     }
 }
 
-/* All pages were read: removes settings that were in none, unless we have set them meanwhile. */
+/*
+ * All pages were read: removes settings that were in none, unless we have set them since the first
+ * page. Our change may be older, and its answer late: then others have removed them.
+ */
 static void end_walk(struct settings_sync *sync)
 {
     struct list *next;
     for (struct list *at = sync->all.next; at != &sync->all; at = next) {
         struct known_settings *known = LIST_ENTRY(at, struct known_settings, place);
         next = at->next;
-        if (known->round != sync->round)
+        bool since = known->own > sync->walk_own && known->version > sync->walked_version;
+        if (known->round != sync->round && !since)
             take_away(sync, known, sync->walked_version);
     }
     sync->walks = false;
@@ -133,6 +137,7 @@ static void begin_walk(struct settings_sync *sync)
 {
     sync->stale = false;
     sync->walks = true;
+    sync->walk_own = sync->own;
     sync->round++;
     sync->from.len = 0;
     buf_add_str(&sync->from, "0");
@@ -286,5 +291,7 @@ void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint6
         return;
     }
     set(sync, topic, version, settings);
-    find(sync, topic)->own = sync->own;
+    known = find(sync, topic);
+    known->own = sync->own;
+    known->round = 0; /* in no page */
 }

@@ -35,13 +35,14 @@ struct settings_sync {
     uint64_t changes; /* the last change that is known */
     uint64_t own;     /* how many of our own changes were answered, or may have been executed */
     uint64_t asked_own;
-    bool loaded;     /* all settings were read once */
-    bool stale;      /* all must be read again */
-    bool lost;       /* the key was lost, and there are no settings since */
-    bool asked;      /* a call is under way */
-    bool walks;      /* it reads all settings, … */
-    uint32_t round;  /* … for the n-th time, … */
-    uint64_t walked; /* … of which this was the last change when it began */
+    bool loaded;       /* all settings were read once */
+    bool stale;        /* all must be read again */
+    bool lost;         /* the key was lost, and there are no settings since */
+    bool asked;        /* a call is under way */
+    bool walks;        /* it reads all settings, … */
+    uint64_t walk_own; /* … since `own` was this, … */
+    uint32_t round;    /* … for the n-th time, … */
+    uint64_t walked;   /* … of which this was the last change when it began */
     uint64_t walked_version;
     struct buf from; /* where the next page begins */
     uint64_t pages;  /* calls so far */

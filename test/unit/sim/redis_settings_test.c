@@ -248,6 +248,25 @@ static void a_daemon_that_was_cut_off_catches_up(void **state)
     end_two();
 }
 
+/* Others have removed the settings since: all are being read, and no page has them. */
+static void an_older_change_of_ours_that_is_answered_late_is_not_kept(void **state)
+{
+    (void)state;
+    start_one();
+    uint64_t version = set("t1", "one");
+    (void)set("t1", "");
+    settings_sync_opened(&engine->settings);
+    for (int i = 0; i < 5000 && !engine->settings.walks; i++)
+        turn();
+    assert_true(engine->settings.walks);
+    settings_sync_changed(&engine->settings, BYTES("t1"), version, BYTES("one"), false);
+    assert_string_equal(here.topics[1].text, "one");
+    turns(2 * SECOND_US);
+    assert_false(engine->settings.walks);
+    assert_string_equal(here.topics[1].text, "");
+    stop();
+}
+
 static void changes_that_are_not_listed_any_more_are_found_by_going_through_all(void **state)
 {
     (void)state;
@@ -436,6 +455,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_settings_are_known_before_the_engine_serves, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_daemon_that_was_cut_off_catches_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_older_change_of_ours_that_is_answered_late_is_not_kept,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(
             changes_that_are_not_listed_any_more_are_found_by_going_through_all, setup, teardown),
         cmocka_unit_test_setup_teardown(
