@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -159,19 +160,33 @@ int backup_place_write(struct backup_place *place, const char *name, const void 
     return good && closed ? EXIT_DONE : failed(place, name);
 }
 
-int backup_place_finish(struct backup_place *place, int64_t at_us)
+/*
+ * The newest backup is the last one by name, also if the clock was set back since it was made, or
+ * if an older one of this second has been removed: so the name comes behind all that are there.
+ */
+static unsigned place_stamp(const struct backup_place *place, int64_t at_us, char stamp[static 20])
 {
+    enum { STAMP_LEN = 16 };
     struct tm at;
     time_t seconds = (time_t)(at_us / 1000000);
-    char name[PLACE_NAME_ROOM], stamp[20];
     (void)gmtime_r(&seconds, &at);
-    (void)strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &at); /* it fits */
+    (void)strftime(stamp, 20, "%Y%m%dT%H%M%SZ", &at); /* it fits */
+    const char *newest = place->newest;
+    if (!newest[0] || strncmp(newest, stamp, STAMP_LEN) < 0)
+        return 0;
+    memcpy(stamp, newest, STAMP_LEN);
+    return newest[STAMP_LEN] == '-' ? (unsigned)strtoul(newest + STAMP_LEN + 1, NULL, 10) + 1 : 1;
+}
+
+int backup_place_finish(struct backup_place *place, int64_t at_us)
+{
+    char name[PLACE_NAME_ROOM], stamp[20];
     if (fsync(place->started_fd) != 0)
         return failed(place, "cannot be synced");
-    for (unsigned count = 0; count < 1000; count++) {
+    for (unsigned count = place_stamp(place, at_us, stamp); count < 1000; count++) {
         (void)snprintf(name, sizeof(name), count ? "%s-%03u" : "%s", stamp, count); /* it fits */
         if (faccessat(place->fd, name, F_OK, 0) == 0)
-            continue; /* made in the same second; nobody else makes one now */
+            continue; /* nobody else makes one now */
         if (renameat(place->fd, BACKUP_STARTED, place->fd, name) != 0 || fsync(place->fd) != 0)
             return failed(place, name);
         (void)close(place->started_fd);

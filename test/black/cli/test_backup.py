@@ -204,6 +204,24 @@ def test_what_is_made_is_made_durably(laterd, tmp_path):
         assert f"<{tmp_path}>) = 0" in done.stderr, "the name of the directory is synced"
 
 
+def test_the_newest_backup_is_the_last_by_name_whatever_the_clock_said(laterd, tmp_path):
+    """Else `later restore PLACE` takes an older one: jobs that were acknowledged would be missing."""
+    server, place = laterd(SMALL), tmp_path / "backups"
+    with Client(server.port) as client:
+        client.push_id("t", id="old", due=FAR, body="x")
+        backup(server, place)
+        first, = [name for name in os.listdir(place) if name != "LOCK"]
+        os.rename(place / first, place / "29991231T235959Z")  # the clock was ahead
+        for number in range(3):  # in one second, and one is removed each time
+            client.push_id("t", id=f"new-{number}", due=FAR, body="x")
+            backup(server, place, "--keep", "2")
+    names = sorted(name for name in os.listdir(place) if name != "LOCK")
+    assert names == ["29991231T235959Z-002", "29991231T235959Z-003"]
+    with Client(restored(laterd, tmp_path, place).port) as client:
+        assert client.job("new-2", method="GET").status == 200
+
+
+
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
     server = laterd(SMALL)
     with Client(server.port) as client:
