@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -137,6 +138,8 @@ static void put_facts(struct line *line, const char *format, va_list *args)
 /* ---- out ---- */
 
 static _Atomic(unsigned long) lost; /* lines since the last one that was written */
+/* Held from has_room() on until the line is written, so that no other thread takes that room. */
+static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* False: whoever reads the log does not, and a write would wait for that. A pipe that has room has
    room for 4 KiB, more than two lines. */
@@ -188,17 +191,19 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 
     if (level < atomic_load_explicit(&least_level, memory_order_relaxed))
         return;
-    if (!has_room()) {
-        atomic_fetch_add(&lost, 1);
-        return;
-    }
-    if (atomic_load_explicit(&lost, memory_order_relaxed))
-        report_lost();
     begin_line(&line, level, event);
     va_start(args, format);
     put_facts(&line, format, &args);
     va_end(args);
-    write_line(&line);
+    (void)pthread_mutex_lock(&out_lock); /* fails for no lock of this kind */
+    bool written = has_room();
+    if (written && atomic_load_explicit(&lost, memory_order_relaxed))
+        report_lost();
+    if (written)
+        write_line(&line);
+    else
+        atomic_fetch_add(&lost, 1);
+    (void)pthread_mutex_unlock(&out_lock);
 }
 
 void log_event_in_handler(enum log_level level, const char *event, const char *facts)
@@ -207,8 +212,12 @@ void log_event_in_handler(enum log_level level, const char *event, const char *f
     struct line line = {.len = 0};
     char start[RFC3339_ROOM];
     struct timespec now;
-    if (level < atomic_load_explicit(&least_level, memory_order_relaxed) || !has_room())
+    if (level < atomic_load_explicit(&least_level, memory_order_relaxed))
         return;
+    if (!has_room()) {
+        atomic_fetch_add(&lost, 1);
+        return;
+    }
     (void)clock_gettime(CLOCK_REALTIME, &now);
     int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     put(&line, start, rfc3339_print(now_ms * 1000, start));

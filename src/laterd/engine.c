@@ -58,7 +58,7 @@ struct foreign {
 /* Of a store, or of a file system's own directory. */
 static bool is_known_file(const char *name)
 {
-    static const char *const names[] = {MANIFEST_NAME,  MANIFEST_NAME ".tmp",
+    static const char *const names[] = {MANIFEST_NAME,  (MANIFEST_NAME ".tmp"),
                                         FAR_IMAGE_NAME, FAR_IMAGE_TMP_NAME,
                                         "LOCK",         "lost+found"};
     uint32_t number;

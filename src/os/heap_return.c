@@ -18,18 +18,13 @@ void heap_return_begin(void)
     (void)mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-/* Is it in the memory below the program break, and not in a mapping of its own? */
-static bool is_in_heap(const void *at)
-{
-    return (uintptr_t)at < (uintptr_t)sbrk(0);
-}
-
 /* False: no more large chunks are free. */
 static bool drop_one(struct heap_return *heap)
 {
+    uintptr_t heap_end = (uintptr_t)sbrk(0);
     char *chunk = malloc(HEAP_RETURN_BYTES);
-    if (!chunk || !is_in_heap(chunk)) {
-        free(chunk);
+    if (!chunk || (uintptr_t)chunk + HEAP_RETURN_BYTES > heap_end) {
+        free(chunk); /* a mapping of its own, or, where no more are allowed, the heap has grown */
         return false;
     }
     uintptr_t first =
