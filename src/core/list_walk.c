@@ -96,20 +96,14 @@ void list_walk_end(struct list_walk *walk)
     mem_free(walk);
 }
 
-/* Numbers of topics are used again. */
-static bool is_stale(const struct core *core, const struct list_walk *walk)
-{
-    return walk->forgotten != core->topics.forgotten;
-}
-
 struct list_walk *list_walk_find(struct core *core, const struct topic *topic, enum job_state state,
                                  bool backwards, const struct cursor *after)
 {
     for (struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
-        if (walk->whole && walk->topic == topic->number && walk->state == state &&
+        if (walk->whole && walk->topic_made == topic->made && walk->state == state &&
             walk->backwards == backwards && walk->after.first == after->first &&
-            walk->after.seq == after->seq && !is_stale(core, walk))
+            walk->after.seq == after->seq)
             return walk;
     }
     return NULL;
@@ -137,11 +131,11 @@ struct list_walk *list_walk_new(struct core *core, const struct topic *topic, en
     struct list_walk *walk = mem_zalloc(sizeof(*walk));
     make_room(core);
     walk->topic = topic->number;
+    walk->topic_made = topic->made;
     walk->state = state;
     walk->backwards = backwards;
     walk->after = *after;
     walk->until_us = INT64_MAX;
-    walk->forgotten = core->topics.forgotten;
     top_k_init(&walk->found, LIST_WALK_MAX, backwards ? due_after : due_before, NULL);
     list_init(&walk->link);
     list_add_tail(&core->walks, &walk->link);
@@ -217,10 +211,11 @@ void list_walks_entered(struct core *core, uint32_t number)
 {
     const struct job *job = core_job(core, number);
     struct top_k_entry entry = entry_of(job, number);
+    uint64_t made = topics_at(&core->topics, job->topic)->made;
     for (struct list *link = core->walks.next; link != &core->walks;) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
         link = link->next;
-        if (job->topic != walk->topic || job->state != walk->state || !is_behind(walk, &entry))
+        if (made != walk->topic_made || job->state != walk->state || !is_behind(walk, &entry))
             continue;
         if (!walk->whole)
             top_k_offer(&walk->found, &entry);
@@ -280,11 +275,17 @@ static void walk_valid(const struct core *core, const struct list_walk *walk)
     }
 }
 
+static bool has_topic(const struct core *core, const struct list_walk *walk)
+{
+    return pool_has(&core->topics.pool, walk->topic) &&
+           topics_at(&core->topics, walk->topic)->made == walk->topic_made;
+}
+
 void list_walks_valid(const struct core *core)
 {
     for (const struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         const struct list_walk *walk = LIST_ENTRY(link, const struct list_walk, link);
-        if (walk->whole && !is_stale(core, walk))
+        if (walk->whole && has_topic(core, walk))
             walk_valid(core, walk);
     }
 }

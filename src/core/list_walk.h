@@ -7,8 +7,8 @@
  *     a job enters that state ─────────┘
  *
  * It is a cache: a page that finds no walk that ends where it begins looks at all jobs again. A
- * walk ends when it was not used for ten seconds, when memory is short, and when a topic was
- * forgotten.
+ * walk ends when it was not used for ten seconds, and when memory is short; nobody finds it when its
+ * topic was forgotten.
  *
  * Invariant: behind list_walk::after, and not behind list_walk::bound if it is `cut`, each job in
  * memory of that topic and state has an entry. Entries may be of jobs that have left since, and two
@@ -33,7 +33,8 @@ enum { LIST_WALK_MAX = 32 * 1024, LIST_WALKS_MAX = 4 };
 
 struct list_walk {
     struct list link; // core::walks, the longest unused first
-    uint32_t topic;
+    uint32_t topic; /* its number, and topic::made: numbers are used again */
+    uint64_t topic_made;
     enum job_state state;
     bool backwards;
     struct cursor after; /* the last page ended here */
@@ -41,8 +42,7 @@ struct list_walk {
     bool whole;          /* the scan is over */
     bool cut;            /* jobs behind `bound` may have no entry */
     struct top_k_entry bound;
-    int64_t until_us;   /* it ends then, if it is not used */
-    uint64_t forgotten; /* topics::forgotten when it began */
+    int64_t until_us; /* it ends then, if it is not used */
 };
 
 /* The walk that goes on behind `after`, or NULL. O(walks). */

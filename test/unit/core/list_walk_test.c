@@ -301,6 +301,28 @@ static void a_walk_ends_with_its_topic(void **state)
     close_bed();
 }
 
+static void forget_another_topic(void)
+{
+    uint64_t seq = push("w", START + 3000 * INT64_C(1000000));
+    ask(CMD_DELETE, seq, 0);
+    (void)core_apply(bed.core, now_us,
+                     &(struct cmd){.kind = CMD_REMOVE_TOPIC, .topic = {.topic = BYTES("w")}}, &bed);
+    assert_int_equal(bed.reply.err, OK);
+}
+
+static void a_walk_does_not_end_with_another_topic(void **state)
+{
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = begin_listing();
+    forget_another_topic();
+    list_walks_valid(bed.core);
+    assert_true(list(page));
+    assert_int_equal(shown_count, PAGE);
+    close_bed();
+}
+
 /* Each listing keeps what it has found, the last four of them. */
 static void as_many_walks_are_kept_as_may_be(void **state)
 {
@@ -331,6 +353,7 @@ int main(void)
         cmocka_unit_test(jobs_that_come_and_change_between_pages_are_listed),
         cmocka_unit_test(a_walk_ends_when_nobody_comes_or_memory_is_short),
         cmocka_unit_test(a_walk_ends_with_its_topic),
+        cmocka_unit_test(a_walk_does_not_end_with_another_topic),
         cmocka_unit_test(as_many_walks_are_kept_as_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
