@@ -82,11 +82,6 @@ static struct top_k_entry pop(struct list_walk *walk)
 
 /* ---- walks ---- */
 
-static struct list_walk *oldest(const struct core *core)
-{
-    return list_empty(&core->walks) ? NULL : LIST_ENTRY(core->walks.next, struct list_walk, link);
-}
-
 void list_walk_end(struct list_walk *walk)
 {
     if (!walk)
@@ -109,27 +104,26 @@ struct list_walk *list_walk_find(struct core *core, const struct topic *topic, e
     return NULL;
 }
 
-/* Ends the one that was not used for longest, if there are as many as may be. */
-static void make_room(struct core *core)
+/* Those that are whole, or those that are their scans'. */
+static uint32_t count_walks(const struct core *core, bool whole, struct list_walk **out_oldest)
 {
-    struct list_walk *unused = NULL;
     uint32_t count = 0;
+    *out_oldest = NULL;
     for (struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
-        if (!walk->whole)
-            continue; /* it is its scan's */
-        unused = unused ? unused : walk;
-        count++;
+        if (walk->whole == whole && count++ == 0)
+            *out_oldest = walk;
     }
-    if (count >= LIST_WALKS_MAX)
-        list_walk_end(unused);
+    return count;
 }
 
 struct list_walk *list_walk_new(struct core *core, const struct topic *topic, enum job_state state,
                                 bool backwards, const struct cursor *after)
 {
-    struct list_walk *walk = mem_zalloc(sizeof(*walk));
-    make_room(core);
+    struct list_walk *walk;
+    if (count_walks(core, false, &walk) >= LIST_WALKS_MAX)
+        return NULL;
+    walk = mem_zalloc(sizeof(*walk));
     walk->topic = topic->number;
     walk->topic_made = topic->made;
     walk->state = state;
@@ -202,6 +196,9 @@ void list_walk_keep(struct core *core, struct list_walk *walk, const struct curs
     walk->after = *after;
     walk->until_us = time_add(core->now_us, IDLE_US);
     list_remove(&walk->link);
+    struct list_walk *oldest;
+    if (count_walks(core, true, &oldest) >= LIST_WALKS_MAX)
+        list_walk_end(oldest);
     list_add_tail(&core->walks, &walk->link);
 }
 
@@ -230,23 +227,24 @@ void list_walks_entered(struct core *core, uint32_t number)
 
 void list_walks_expire(struct core *core)
 {
-    struct list_walk *walk;
-    while ((walk = oldest(core)) && walk->whole &&
-           (walk->until_us <= core->now_us || !core_has_memory(core)))
-        list_walk_end(walk);
+    for (struct list *link = core->walks.next; link != &core->walks;) {
+        struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
+        link = link->next;
+        if (walk->whole && (walk->until_us <= core->now_us || !core_has_memory(core)))
+            list_walk_end(walk);
+    }
 }
 
 int64_t list_walks_next_us(const struct core *core)
 {
-    const struct list_walk *walk = oldest(core);
-    return walk ? walk->until_us : INT64_MAX;
+    struct list_walk *oldest;
+    return count_walks(core, true, &oldest) > 0 ? oldest->until_us : INT64_MAX;
 }
 
 void list_walks_fini(struct core *core)
 {
-    struct list_walk *walk;
-    while ((walk = oldest(core)))
-        list_walk_end(walk);
+    while (!list_empty(&core->walks))
+        list_walk_end(LIST_ENTRY(core->walks.next, struct list_walk, link));
 }
 
 static bool has_entry(const struct list_walk *walk, const struct top_k_entry *entry)

@@ -7,8 +7,8 @@
  *     a job enters that state ─────────┘
  *
  * It is a cache: a page that finds no walk that ends where it begins looks at all jobs again. A
- * walk ends when it was not used for ten seconds, and when memory is short; nobody finds it when its
- * topic was forgotten.
+ * walk ends when it was not used for ten seconds, and when memory is short; none is found of a
+ * topic that was forgotten.
  *
  * Invariant: behind list_walk::after, and not behind list_walk::bound if it is `cut`, each job in
  * memory of that topic and state has an entry. Entries may be of jobs that have left since, and two
@@ -28,12 +28,12 @@ struct core;
 struct topic;
 
 /* Entries of 24 bytes that a scan finds for a walk; four times as many with those that enter the
-   state later. How many walks there may be. */
+   state later. So many walks are kept, and so many scans under way have one. */
 enum { LIST_WALK_MAX = 32 * 1024, LIST_WALKS_MAX = 4 };
 
 struct list_walk {
     struct list link; // core::walks, the longest unused first
-    uint32_t topic; /* its number, and topic::made: numbers are used again */
+    uint32_t topic;   /* its number, and topic::made: numbers are used again */
     uint64_t topic_made;
     enum job_state state;
     bool backwards;
@@ -48,7 +48,7 @@ struct list_walk {
 /* The walk that goes on behind `after`, or NULL. O(walks). */
 struct list_walk *list_walk_find(struct core *core, const struct topic *topic, enum job_state state,
                                  bool backwards, const struct cursor *after);
-/* A new one, to which a scan offers all jobs behind `after`. */
+/* A new one, to which a scan offers all jobs behind `after`. NULL: too many scans have one. */
 struct list_walk *list_walk_new(struct core *core, const struct topic *topic, enum job_state state,
                                 bool backwards, const struct cursor *after);
 /* NULL does nothing. O(1). */
@@ -65,12 +65,12 @@ enum err list_walk_take(struct core *core, struct list_walk *walk,
                         struct top_k_entry *out_entry) MUST_USE;
 /* Are there more jobs behind those that were taken, perhaps? The same order. */
 bool list_walk_more(struct core *core, struct list_walk *walk);
-/* The page ended here: the next one begins behind it. */
+/* The page ended here: the next one begins behind it. It may end another walk. O(walks). */
 void list_walk_keep(struct core *core, struct list_walk *walk, const struct cursor *after);
 
 /* The job has entered a state; call it if core::walks is not empty. O(walks * log entries). */
 void list_walks_entered(struct core *core, uint32_t number);
-/* Ends those that were not used for long; when memory is short, all. */
+/* Ends those that were not used for long; when memory is short, all but those of scans. */
 void list_walks_expire(struct core *core);
 int64_t list_walks_next_us(const struct core *core); /* when the next one ends; or INT64_MAX */
 void list_walks_fini(struct core *core);

@@ -346,6 +346,82 @@ static void as_many_walks_are_kept_as_may_be(void **state)
     close_bed();
 }
 
+/* ---- many at a time ---- */
+
+static uint32_t count_walks(bool whole)
+{
+    uint32_t count = 0;
+    const struct list *all = &bed.core->walks;
+    for (const struct list *link = all->next; link != all; link = link->next)
+        count += LIST_ENTRY(link, const struct list_walk, link)->whole == whole;
+    return count;
+}
+
+static void begin_page(struct cmd_topic page)
+{
+    (void)core_apply(bed.core, now_us, &(struct cmd){.kind = CMD_LIST, .topic = page}, &bed);
+}
+
+/* All others answer one page, and keep nothing. */
+static void p8_only_some_scans_look_for_more_than_a_page(void **state)
+{
+    enum { SCANS = 100 };
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = {.topic = BYTES("t"), .max = PAGE, .state = JOB_DELAYED};
+    assert_false(list(page));
+    memcpy(kept_cursor, bed.cursor, CURSOR_BYTES);
+    page.cursor = bytes_of(kept_cursor, CURSOR_BYTES);
+    unsigned replies = bed.replies;
+    uint64_t first = 0;
+    for (unsigned i = 0; i < SCANS; i++)
+        begin_page(page);
+    assert_int_equal(count_walks(false), LIST_WALKS_MAX);
+    while (bed.replies < replies + SCANS) {
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(count_walks(false) <= LIST_WALKS_MAX && count_walks(true) <= LIST_WALKS_MAX);
+        if (bed.replies > replies && !first)
+            first = shown[0];
+    }
+    assert_true(first == shown[0] && shown_count == PAGE); /* with a walk or without */
+    close_bed();
+}
+
+/* One that is still looking is in front of it, and stays. */
+static void p8_a_walk_ends_though_others_are_under_way(void **state)
+{
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = begin_listing(), other = page;
+    for (int short_of_memory = 0; short_of_memory < 2; short_of_memory++) {
+        static char cursor[CURSOR_BYTES];
+        other.cursor = BYTES("");
+        other.max = PAGE - 1;
+        assert_false(list(other));
+        memcpy(cursor, bed.cursor, CURSOR_BYTES);
+        other.cursor = bytes_of(cursor, CURSOR_BYTES);
+        unsigned replies = bed.replies;
+        begin_page(other);
+        assert_int_equal(bed.replies, replies);
+        assert_true(list(page));
+        assert_true(count_walks(true) == 1 && count_walks(false) == 1);
+        now_us += short_of_memory ? 0 : 10 * SECOND;
+        bed.core->limits.memory_bytes = short_of_memory ? 1 : 0;
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(count_walks(true) == 0 && count_walks(false) == 1);
+        while (bed.replies == replies + 1)
+            (void)core_tick(bed.core, now_us, 1000);
+        now_us += 10 * SECOND; /* what it has found is not kept any more either */
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(list_empty(&bed.core->walks));
+        if (!short_of_memory)
+            page = begin_listing();
+    }
+    close_bed();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +431,8 @@ int main(void)
         cmocka_unit_test(a_walk_ends_with_its_topic),
         cmocka_unit_test(a_walk_does_not_end_with_another_topic),
         cmocka_unit_test(as_many_walks_are_kept_as_may_be),
+        cmocka_unit_test(p8_only_some_scans_look_for_more_than_a_page),
+        cmocka_unit_test(p8_a_walk_ends_though_others_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
