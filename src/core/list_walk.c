@@ -7,7 +7,8 @@
 enum {
     IDLE_US = 10 * 1000 * 1000,      /* a walk ends when no page used it for so long */
     ENTRIES_MAX = 4 * LIST_WALK_MAX, /* with more it ends */
-    LEFT_MAX = 4096,                 /* entries of jobs that have left, skipped at a time */
+    SKIPPED_MAX = 4096,              /* entries that a page does not take */
+    SKIP_NS = 250,
 };
 
 /* ---- the order ---- */
@@ -160,40 +161,43 @@ static bool is_as_found(const struct core *core, const struct list_walk *walk,
            job->due_us == entry->due_us;
 }
 
-/* Drops entries in front whose jobs have left. False: there are more of them. */
-static bool drop_left(const struct core *core, struct list_walk *walk)
+/* Can the first entry, if there is one, be shown? Not if its job has left, or was taken already. */
+static bool is_in_front(const struct core *core, const struct list_walk *walk)
 {
-    for (unsigned steps = 0; walk->found.count > 0; steps++) {
-        if (is_as_found(core, walk, &walk->found.entries[0]))
-            return true;
-        if (steps == LEFT_MAX)
-            return false;
+    const struct top_k_entry *first = walk->found.entries;
+    return walk->found.count == 0 || (is_behind(walk, first) && is_as_found(core, walk, first));
+}
+
+/* Drops those in front that cannot. False: there are more of them than a page may skip. */
+static bool skip(struct core *core, struct list_walk *walk)
+{
+    uint32_t before = walk->skipped;
+    bool found;
+    for (; !(found = is_in_front(core, walk)) && walk->skipped < SKIPPED_MAX; walk->skipped++)
         (void)pop(walk);
-    }
-    return true;
+    budget_spend(core->budget, (int64_t)(walk->skipped - before) * SKIP_NS);
+    return found;
 }
 
 enum err list_walk_take(struct core *core, struct list_walk *walk, struct top_k_entry *out_entry)
 {
-    if (!drop_left(core, walk))
+    if (!skip(core, walk))
         return ERR_AGAIN;
     if (walk->found.count == 0)
         return ERR_NOT_FOUND;
     *out_entry = pop(walk);
-    while (walk->found.count > 0 && walk->found.entries[0].seq == out_entry->seq &&
-           walk->found.entries[0].due_us == out_entry->due_us)
-        (void)pop(walk); /* another entry of the same job */
+    walk->after = (struct cursor){.first = out_entry->due_us, .seq = out_entry->seq};
     return OK;
 }
 
 bool list_walk_more(struct core *core, struct list_walk *walk)
 {
-    return !drop_left(core, walk) || walk->found.count > 0 || walk->cut;
+    return !skip(core, walk) || walk->found.count > 0 || walk->cut;
 }
 
-void list_walk_keep(struct core *core, struct list_walk *walk, const struct cursor *after)
+void list_walk_keep(struct core *core, struct list_walk *walk)
 {
-    walk->after = *after;
+    walk->skipped = 0;
     walk->until_us = time_add(core->now_us, IDLE_US);
     list_remove(&walk->link);
     struct list_walk *oldest;

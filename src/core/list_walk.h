@@ -11,8 +11,8 @@
  * topic that was forgotten.
  *
  * Invariant: behind list_walk::after, and not behind list_walk::bound if it is `cut`, each job in
- * memory of that topic and state has an entry. Entries may be of jobs that have left since, and two
- * may be of one job: who takes them looks.
+ * memory of that topic and state has an entry. Entries may be of jobs that have left since, and
+ * some may be of one job: who takes them looks.
  *
  * Single-threaded. Used by src/core only.
  */
@@ -37,11 +37,12 @@ struct list_walk {
     uint64_t topic_made;
     enum job_state state;
     bool backwards;
-    struct cursor after; /* the last page ended here */
+    struct cursor after; /* the last entry that was taken, or where the first page begins */
     struct top_k found;  /* once it is `whole` a heap with the first in order on top */
     bool whole;          /* the scan is over */
     bool cut;            /* jobs behind `bound` may have no entry */
     struct top_k_entry bound;
+    uint32_t skipped; /* entries that this page did not take */
     int64_t until_us; /* it ends then, if it is not used */
 };
 
@@ -58,15 +59,16 @@ void list_walk_end(struct list_walk *walk);
 void list_walk_found(struct list_walk *walk);
 /*
  * Takes the first entry whose job is still as it was; none is taken twice. ERR_NOT_FOUND: there is
- * none up to the bound; ERR_AGAIN: too many have left, to look for more would take too long.
- * O(entries skipped * log entries).
+ * none up to the bound; ERR_AGAIN: the page has skipped so many that to look for more would take
+ * too long. O(entries skipped * log entries), which is spent of the budget.
  */
 enum err list_walk_take(struct core *core, struct list_walk *walk,
                         struct top_k_entry *out_entry) MUST_USE;
 /* Are there more jobs behind those that were taken, perhaps? The same order. */
 bool list_walk_more(struct core *core, struct list_walk *walk);
-/* The page ended here: the next one begins behind it. It may end another walk. O(walks). */
-void list_walk_keep(struct core *core, struct list_walk *walk, const struct cursor *after);
+/* The page is over: the next one begins behind the last entry that was taken. It may end another
+ * walk. O(walks). */
+void list_walk_keep(struct core *core, struct list_walk *walk);
 
 /* The job has entered a state; call it if core::walks is not empty. O(walks * log entries). */
 void list_walks_entered(struct core *core, uint32_t number);

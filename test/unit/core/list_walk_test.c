@@ -346,6 +346,60 @@ static void as_many_walks_are_kept_as_may_be(void **state)
     close_bed();
 }
 
+/* ---- what a page skips ---- */
+
+enum { IN_ORDER = 9000 };
+
+/* Jobs whose order is that of their numbers; the second page has been listed. */
+static struct cmd_topic begin_listing_in_order(uint64_t *out_next)
+{
+    fill(0);
+    for (unsigned i = 0; i < IN_ORDER; i++)
+        (void)push("t", START + (int64_t)(1000 + i) * SECOND);
+    struct cmd_topic page = begin_listing();
+    *out_next = shown[PAGE - 1] + 1;
+    assert_int_equal(*out_next, MANY + 1 + 2 * PAGE);
+    return page;
+}
+
+/* More than a page skips have left between those that are shown: all jobs are looked at. */
+static void p2_a_page_skips_only_some_jobs_that_have_left(void **state)
+{
+    (void)state;
+    open_bed();
+    uint64_t next;
+    struct cmd_topic page = begin_listing_in_order(&next);
+    for (uint64_t seq = next; seq <= MANY + IN_ORDER; seq++)
+        if ((seq - next) % 10 != 0)
+            ask(CMD_DELETE, seq, 0);
+    assert_false(list(page));
+    assert_int_equal(shown_count, PAGE);
+    for (uint32_t i = 0; i < PAGE; i++)
+        assert_int_equal(shown[i], next + 10 * i);
+    close_bed();
+}
+
+/* It has come into its state again so many times, without another place in the order. */
+static void p2_a_page_skips_only_some_entries_of_one_job(void **state)
+{
+    (void)state;
+    for (unsigned times = 3000; times <= 6000; times += 3000) {
+        open_bed();
+        uint64_t next;
+        struct cmd_topic page = begin_listing_in_order(&next);
+        for (unsigned i = 0; i < times; i++)
+            ask(CMD_RESCHEDULE, next + 1, known[next + 1].due_us);
+        list_walks_valid(bed.core);
+        int64_t before_ns = bed.core->budget->left_ns;
+        assert_int_equal(list(page), times == 3000);
+        assert_true(before_ns - bed.core->budget->left_ns > 3000 * 200); /* for the skipped ones */
+        assert_int_equal(shown_count, PAGE);
+        for (uint32_t i = 0; i < PAGE; i++)
+            assert_int_equal(shown[i], next + i);
+        close_bed();
+    }
+}
+
 /* ---- many at a time ---- */
 
 static uint32_t count_walks(bool whole)
@@ -431,6 +485,8 @@ int main(void)
         cmocka_unit_test(a_walk_ends_with_its_topic),
         cmocka_unit_test(a_walk_does_not_end_with_another_topic),
         cmocka_unit_test(as_many_walks_are_kept_as_may_be),
+        cmocka_unit_test(p2_a_page_skips_only_some_jobs_that_have_left),
+        cmocka_unit_test(p2_a_page_skips_only_some_entries_of_one_job),
         cmocka_unit_test(p8_only_some_scans_look_for_more_than_a_page),
         cmocka_unit_test(p8_a_walk_ends_though_others_are_under_way),
     };
