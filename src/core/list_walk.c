@@ -7,7 +7,8 @@
 enum {
     IDLE_US = 10 * 1000 * 1000,      /* a walk ends when no page used it for so long */
     ENTRIES_MAX = 4 * LIST_WALK_MAX, /* with more it ends */
-    LEFT_MAX = 4096,                 /* entries of jobs that have left, skipped at a time */
+    SKIPPED_MAX = 4096,              /* entries that a page does not take */
+    SKIP_NS = 250,
 };
 
 /* ---- the order ---- */
@@ -82,11 +83,6 @@ static struct top_k_entry pop(struct list_walk *walk)
 
 /* ---- walks ---- */
 
-static struct list_walk *oldest(const struct core *core)
-{
-    return list_empty(&core->walks) ? NULL : LIST_ENTRY(core->walks.next, struct list_walk, link);
-}
-
 void list_walk_end(struct list_walk *walk)
 {
     if (!walk)
@@ -96,52 +92,45 @@ void list_walk_end(struct list_walk *walk)
     mem_free(walk);
 }
 
-/* Numbers of topics are used again. */
-static bool is_stale(const struct core *core, const struct list_walk *walk)
-{
-    return walk->forgotten != core->topics.forgotten;
-}
-
 struct list_walk *list_walk_find(struct core *core, const struct topic *topic, enum job_state state,
                                  bool backwards, const struct cursor *after)
 {
     for (struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
-        if (walk->whole && walk->topic == topic->number && walk->state == state &&
+        if (walk->whole && walk->topic_made == topic->made && walk->state == state &&
             walk->backwards == backwards && walk->after.first == after->first &&
-            walk->after.seq == after->seq && !is_stale(core, walk))
+            walk->after.seq == after->seq)
             return walk;
     }
     return NULL;
 }
 
-/* Ends the one that was not used for longest, if there are as many as may be. */
-static void make_room(struct core *core)
+/* Those that are whole, or those that are their scans'. */
+static uint32_t count_walks(const struct core *core, bool whole, struct list_walk **out_oldest)
 {
-    struct list_walk *unused = NULL;
     uint32_t count = 0;
+    *out_oldest = NULL;
     for (struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
-        if (!walk->whole)
-            continue; /* it is its scan's */
-        unused = unused ? unused : walk;
-        count++;
+        if (walk->whole == whole && count++ == 0)
+            *out_oldest = walk;
     }
-    if (count >= LIST_WALKS_MAX)
-        list_walk_end(unused);
+    return count;
 }
 
 struct list_walk *list_walk_new(struct core *core, const struct topic *topic, enum job_state state,
                                 bool backwards, const struct cursor *after)
 {
-    struct list_walk *walk = mem_zalloc(sizeof(*walk));
-    make_room(core);
+    struct list_walk *walk;
+    if (count_walks(core, false, &walk) >= LIST_WALKS_MAX)
+        return NULL;
+    walk = mem_zalloc(sizeof(*walk));
     walk->topic = topic->number;
+    walk->topic_made = topic->made;
     walk->state = state;
     walk->backwards = backwards;
     walk->after = *after;
     walk->until_us = INT64_MAX;
-    walk->forgotten = core->topics.forgotten;
     top_k_init(&walk->found, LIST_WALK_MAX, backwards ? due_after : due_before, NULL);
     list_init(&walk->link);
     list_add_tail(&core->walks, &walk->link);
@@ -172,42 +161,48 @@ static bool is_as_found(const struct core *core, const struct list_walk *walk,
            job->due_us == entry->due_us;
 }
 
-/* Drops entries in front whose jobs have left. False: there are more of them. */
-static bool drop_left(const struct core *core, struct list_walk *walk)
+/* Can the first entry, if there is one, be shown? Not if its job has left, or was taken already. */
+static bool is_in_front(const struct core *core, const struct list_walk *walk)
 {
-    for (unsigned steps = 0; walk->found.count > 0; steps++) {
-        if (is_as_found(core, walk, &walk->found.entries[0]))
-            return true;
-        if (steps == LEFT_MAX)
-            return false;
+    const struct top_k_entry *first = walk->found.entries;
+    return walk->found.count == 0 || (is_behind(walk, first) && is_as_found(core, walk, first));
+}
+
+/* Drops those in front that cannot. False: there are more of them than a page may skip. */
+static bool skip(struct core *core, struct list_walk *walk)
+{
+    uint32_t before = walk->skipped;
+    bool found;
+    for (; !(found = is_in_front(core, walk)) && walk->skipped < SKIPPED_MAX; walk->skipped++)
         (void)pop(walk);
-    }
-    return true;
+    budget_spend(core->budget, (int64_t)(walk->skipped - before) * SKIP_NS);
+    return found;
 }
 
 enum err list_walk_take(struct core *core, struct list_walk *walk, struct top_k_entry *out_entry)
 {
-    if (!drop_left(core, walk))
+    if (!skip(core, walk))
         return ERR_AGAIN;
     if (walk->found.count == 0)
         return ERR_NOT_FOUND;
     *out_entry = pop(walk);
-    while (walk->found.count > 0 && walk->found.entries[0].seq == out_entry->seq &&
-           walk->found.entries[0].due_us == out_entry->due_us)
-        (void)pop(walk); /* another entry of the same job */
+    walk->after = (struct cursor){.first = out_entry->due_us, .seq = out_entry->seq};
     return OK;
 }
 
 bool list_walk_more(struct core *core, struct list_walk *walk)
 {
-    return !drop_left(core, walk) || walk->found.count > 0 || walk->cut;
+    return !skip(core, walk) || walk->found.count > 0 || walk->cut;
 }
 
-void list_walk_keep(struct core *core, struct list_walk *walk, const struct cursor *after)
+void list_walk_keep(struct core *core, struct list_walk *walk)
 {
-    walk->after = *after;
+    walk->skipped = 0;
     walk->until_us = time_add(core->now_us, IDLE_US);
     list_remove(&walk->link);
+    struct list_walk *oldest;
+    if (count_walks(core, true, &oldest) >= LIST_WALKS_MAX)
+        list_walk_end(oldest);
     list_add_tail(&core->walks, &walk->link);
 }
 
@@ -217,10 +212,11 @@ void list_walks_entered(struct core *core, uint32_t number)
 {
     const struct job *job = core_job(core, number);
     struct top_k_entry entry = entry_of(job, number);
+    uint64_t made = topics_at(&core->topics, job->topic)->made;
     for (struct list *link = core->walks.next; link != &core->walks;) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
         link = link->next;
-        if (job->topic != walk->topic || job->state != walk->state || !is_behind(walk, &entry))
+        if (made != walk->topic_made || job->state != walk->state || !is_behind(walk, &entry))
             continue;
         if (!walk->whole)
             top_k_offer(&walk->found, &entry);
@@ -235,23 +231,24 @@ void list_walks_entered(struct core *core, uint32_t number)
 
 void list_walks_expire(struct core *core)
 {
-    struct list_walk *walk;
-    while ((walk = oldest(core)) && walk->whole &&
-           (walk->until_us <= core->now_us || !core_has_memory(core)))
-        list_walk_end(walk);
+    for (struct list *link = core->walks.next; link != &core->walks;) {
+        struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
+        link = link->next;
+        if (walk->whole && (walk->until_us <= core->now_us || !core_has_memory(core)))
+            list_walk_end(walk);
+    }
 }
 
 int64_t list_walks_next_us(const struct core *core)
 {
-    const struct list_walk *walk = oldest(core);
-    return walk ? walk->until_us : INT64_MAX;
+    struct list_walk *oldest;
+    return count_walks(core, true, &oldest) > 0 ? oldest->until_us : INT64_MAX;
 }
 
 void list_walks_fini(struct core *core)
 {
-    struct list_walk *walk;
-    while ((walk = oldest(core)))
-        list_walk_end(walk);
+    while (!list_empty(&core->walks))
+        list_walk_end(LIST_ENTRY(core->walks.next, struct list_walk, link));
 }
 
 static bool has_entry(const struct list_walk *walk, const struct top_k_entry *entry)
@@ -280,11 +277,17 @@ static void walk_valid(const struct core *core, const struct list_walk *walk)
     }
 }
 
+static bool has_topic(const struct core *core, const struct list_walk *walk)
+{
+    return pool_has(&core->topics.pool, walk->topic) &&
+           topics_at(&core->topics, walk->topic)->made == walk->topic_made;
+}
+
 void list_walks_valid(const struct core *core)
 {
     for (const struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         const struct list_walk *walk = LIST_ENTRY(link, const struct list_walk, link);
-        if (walk->whole && !is_stale(core, walk))
+        if (walk->whole && has_topic(core, walk))
             walk_valid(core, walk);
     }
 }

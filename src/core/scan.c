@@ -180,8 +180,7 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 /* ---- answers ---- */
 
 /* Views the next jobs of a walk. False: it cannot say what comes next. */
-static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, struct reply *reply,
-                      struct cursor *end)
+static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, struct reply *reply)
 {
     enum err err = OK;
     reply->jobs = core_views(core, most);
@@ -190,7 +189,6 @@ static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, 
         err = list_walk_take(core, walk, &entry);
         if (err)
             break;
-        *end = (struct cursor){.first = entry.due_us, .seq = entry.seq};
         core_view(core, core_job(core, entry.number), &reply->jobs[reply->count++]);
     }
     budget_spend(core->budget, (int64_t)reply->count * OFFER_NS);
@@ -203,18 +201,17 @@ static bool reply_from_walk(struct core *core, struct list_walk *walk, uint32_t 
 {
     const struct topic *topic = topics_at(&core->topics, walk->topic);
     struct reply reply = {.kind = CMD_LIST};
-    struct cursor end = walk->after;
     char room[CURSOR_BYTES];
     uint32_t most = max < PAGE_MAX ? max : PAGE_MAX;
-    if (!view_walk(core, walk, most, &reply, &end)) {
+    if (!view_walk(core, walk, most, &reply)) {
         list_walk_end(walk);
         return false;
     }
     bool far = topic->far[walk->state] > 0 && reply.count == most;
     if (reply.count > 0 && (far || list_walk_more(core, walk))) {
         struct listing listing = core_listing(topic->name, walk->state, walk->backwards);
-        reply.cursor = cursor_write(&listing, &end, room);
-        list_walk_keep(core, walk, &end);
+        reply.cursor = cursor_write(&listing, &walk->after, room);
+        list_walk_keep(core, walk);
     } else {
         list_walk_end(walk);
     }

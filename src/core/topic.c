@@ -85,8 +85,8 @@ void topics_forget(struct topics *topics, struct topic *topic)
     far_ready_fini(&topic->far_ready);
     mem_free((char *)(uintptr_t)topic->name.at);
     topic->name.len = 0;
+    topic->made = 0;
     pool_give(&topics->pool, topic->number);
-    topics->forgotten++;
 }
 
 static struct topic *make(struct topics *topics, struct bytes name)
@@ -98,6 +98,7 @@ static struct topic *make(struct topics *topics, struct bytes name)
     topic->name = bytes_of(own, name.len);
     topic->name_hash = hash_name(topics, name);
     topic->number = number;
+    topic->made = ++topics->made;
     topic->buried_first = topic->buried_last = POOL_NONE;
     list_init(&topic->waiting);
     list_init(&topic->place);

@@ -26,7 +26,8 @@ struct topic_settings {
 struct topic {
     struct bytes name; /* mem_alloc'd */
     uint64_t name_hash;
-    uint32_t number; /* its own, in the pool */
+    uint64_t made;   /* it is this one of all topics that were ever made; 0: it is forgotten */
+    uint32_t number; /* its own, in the pool; used again when it is forgotten */
     struct ready_heap ready;
     struct far_ready far_ready;         /* the order of the ready jobs that are far */
     uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
@@ -63,7 +64,7 @@ struct topics {
     const struct pool *jobs; /* borrowed */
     uint32_t max;
     uint64_t key;
-    uint64_t forgotten; /* topics_forget() so far: their numbers are used again */
+    uint64_t made; /* topics that were ever made */
 };
 
 /* `jobs` is borrowed: its places in topics' heaps are numbers of that pool. */

@@ -105,14 +105,18 @@ static void begin(struct embedded *embedded, struct front_batch *batch, uint32_t
     store_far_fetch(embedded->store, &read->fetch);
 }
 
-/* Counted from the last one that failed: a disk may take seconds for each, and those behind them
- * wait. If the first were tried again before all had been, nothing behind them would be read. */
+/* Counted from the last one of a series that failed: a disk may take seconds for each, and those
+ * behind them wait. If the first were tried again before all had been, nothing behind them would be
+ * read. One that fails when the series is over leaves the time as it is. */
 static void retry_later(struct fronts *fronts, int64_t now_us)
 {
     if (fronts->retry_at_us <= now_us)
         return; /* more are to be tried again now */
     if (fronts->retry_at_us == INT64_MAX)
         fronts->unread_us = now_us;
+    else if (now_us - fronts->failed_us > RETRY_US)
+        return;
+    fronts->failed_us = now_us;
     fronts->retry_at_us = now_us + RETRY_US + (now_us - fronts->unread_us) * RETRY_TIMES;
 }
 

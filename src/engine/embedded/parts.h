@@ -95,7 +95,8 @@ struct fronts {
     struct list whole;   // front_read::link: it has come
     uint32_t count;      /* of both */
     int64_t retry_at_us; /* when to read again what could not be read; INT64_MAX: nothing, … */
-    int64_t unread_us;   /* … else when the first of it could not */
+    int64_t unread_us;   /* … else when the first of it could not, … */
+    int64_t failed_us;   /* … and when the last one of those tried one after another could not */
     int64_t report_us;   /* when such a failure may be logged again */
 };
 

@@ -301,6 +301,28 @@ static void a_walk_ends_with_its_topic(void **state)
     close_bed();
 }
 
+static void forget_another_topic(void)
+{
+    uint64_t seq = push("w", START + 3000 * INT64_C(1000000));
+    ask(CMD_DELETE, seq, 0);
+    (void)core_apply(bed.core, now_us,
+                     &(struct cmd){.kind = CMD_REMOVE_TOPIC, .topic = {.topic = BYTES("w")}}, &bed);
+    assert_int_equal(bed.reply.err, OK);
+}
+
+static void a_walk_does_not_end_with_another_topic(void **state)
+{
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = begin_listing();
+    forget_another_topic();
+    list_walks_valid(bed.core);
+    assert_true(list(page));
+    assert_int_equal(shown_count, PAGE);
+    close_bed();
+}
+
 /* Each listing keeps what it has found, the last four of them. */
 static void as_many_walks_are_kept_as_may_be(void **state)
 {
@@ -324,6 +346,136 @@ static void as_many_walks_are_kept_as_may_be(void **state)
     close_bed();
 }
 
+/* ---- what a page skips ---- */
+
+enum { IN_ORDER = 9000 };
+
+/* Jobs whose order is that of their numbers; the second page has been listed. */
+static struct cmd_topic begin_listing_in_order(uint64_t *out_next)
+{
+    fill(0);
+    for (unsigned i = 0; i < IN_ORDER; i++)
+        (void)push("t", START + (int64_t)(1000 + i) * SECOND);
+    struct cmd_topic page = begin_listing();
+    *out_next = shown[PAGE - 1] + 1;
+    assert_int_equal(*out_next, MANY + 1 + 2 * PAGE);
+    return page;
+}
+
+/* More than a page skips have left between those that are shown: all jobs are looked at. */
+static void p2_a_page_skips_only_some_jobs_that_have_left(void **state)
+{
+    (void)state;
+    open_bed();
+    uint64_t next;
+    struct cmd_topic page = begin_listing_in_order(&next);
+    for (uint64_t seq = next; seq <= MANY + IN_ORDER; seq++)
+        if ((seq - next) % 10 != 0)
+            ask(CMD_DELETE, seq, 0);
+    assert_false(list(page));
+    assert_int_equal(shown_count, PAGE);
+    for (uint32_t i = 0; i < PAGE; i++)
+        assert_int_equal(shown[i], next + 10 * i);
+    close_bed();
+}
+
+/* It has come into its state again so many times, without another place in the order. */
+static void p2_a_page_skips_only_some_entries_of_one_job(void **state)
+{
+    (void)state;
+    for (unsigned times = 3000; times <= 6000; times += 3000) {
+        open_bed();
+        uint64_t next;
+        struct cmd_topic page = begin_listing_in_order(&next);
+        for (unsigned i = 0; i < times; i++)
+            ask(CMD_RESCHEDULE, next + 1, known[next + 1].due_us);
+        list_walks_valid(bed.core);
+        int64_t before_ns = bed.core->budget->left_ns;
+        assert_int_equal(list(page), times == 3000);
+        assert_true(before_ns - bed.core->budget->left_ns > 3000 * 200); /* for the skipped ones */
+        assert_int_equal(shown_count, PAGE);
+        for (uint32_t i = 0; i < PAGE; i++)
+            assert_int_equal(shown[i], next + i);
+        close_bed();
+    }
+}
+
+/* ---- many at a time ---- */
+
+static uint32_t count_walks(bool whole)
+{
+    uint32_t count = 0;
+    const struct list *all = &bed.core->walks;
+    for (const struct list *link = all->next; link != all; link = link->next)
+        count += LIST_ENTRY(link, const struct list_walk, link)->whole == whole;
+    return count;
+}
+
+static void begin_page(struct cmd_topic page)
+{
+    (void)core_apply(bed.core, now_us, &(struct cmd){.kind = CMD_LIST, .topic = page}, &bed);
+}
+
+/* All others answer one page, and keep nothing. */
+static void p8_only_some_scans_look_for_more_than_a_page(void **state)
+{
+    enum { SCANS = 100 };
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = {.topic = BYTES("t"), .max = PAGE, .state = JOB_DELAYED};
+    assert_false(list(page));
+    memcpy(kept_cursor, bed.cursor, CURSOR_BYTES);
+    page.cursor = bytes_of(kept_cursor, CURSOR_BYTES);
+    unsigned replies = bed.replies;
+    uint64_t first = 0;
+    for (unsigned i = 0; i < SCANS; i++)
+        begin_page(page);
+    assert_int_equal(count_walks(false), LIST_WALKS_MAX);
+    while (bed.replies < replies + SCANS) {
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(count_walks(false) <= LIST_WALKS_MAX && count_walks(true) <= LIST_WALKS_MAX);
+        if (bed.replies > replies && !first)
+            first = shown[0];
+    }
+    assert_true(first == shown[0] && shown_count == PAGE); /* with a walk or without */
+    close_bed();
+}
+
+/* One that is still looking is in front of it, and stays. */
+static void p8_a_walk_ends_though_others_are_under_way(void **state)
+{
+    (void)state;
+    open_bed();
+    fill(JOBS / 9);
+    struct cmd_topic page = begin_listing(), other = page;
+    for (int short_of_memory = 0; short_of_memory < 2; short_of_memory++) {
+        static char cursor[CURSOR_BYTES];
+        other.cursor = BYTES("");
+        other.max = PAGE - 1;
+        assert_false(list(other));
+        memcpy(cursor, bed.cursor, CURSOR_BYTES);
+        other.cursor = bytes_of(cursor, CURSOR_BYTES);
+        unsigned replies = bed.replies;
+        begin_page(other);
+        assert_int_equal(bed.replies, replies);
+        assert_true(list(page));
+        assert_true(count_walks(true) == 1 && count_walks(false) == 1);
+        now_us += short_of_memory ? 0 : 10 * SECOND;
+        bed.core->limits.memory_bytes = short_of_memory ? 1 : 0;
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(count_walks(true) == 0 && count_walks(false) == 1);
+        while (bed.replies == replies + 1)
+            (void)core_tick(bed.core, now_us, 1000);
+        now_us += 10 * SECOND; /* what it has found is not kept any more either */
+        (void)core_tick(bed.core, now_us, 1000);
+        assert_true(list_empty(&bed.core->walks));
+        if (!short_of_memory)
+            page = begin_listing();
+    }
+    close_bed();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,7 +483,12 @@ int main(void)
         cmocka_unit_test(jobs_that_come_and_change_between_pages_are_listed),
         cmocka_unit_test(a_walk_ends_when_nobody_comes_or_memory_is_short),
         cmocka_unit_test(a_walk_ends_with_its_topic),
+        cmocka_unit_test(a_walk_does_not_end_with_another_topic),
         cmocka_unit_test(as_many_walks_are_kept_as_may_be),
+        cmocka_unit_test(p2_a_page_skips_only_some_jobs_that_have_left),
+        cmocka_unit_test(p2_a_page_skips_only_some_entries_of_one_job),
+        cmocka_unit_test(p8_only_some_scans_look_for_more_than_a_page),
+        cmocka_unit_test(p8_a_walk_ends_though_others_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

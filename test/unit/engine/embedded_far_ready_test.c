@@ -492,6 +492,35 @@ static void p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever(void **state)
     assert_true(front_next_us(bed.embedded) < bed.loop.now_us + HOUR_US);
 }
 
+/* 20 and 200 seconds after the first one: the last fails when the others have long been tried. */
+static void p2_one_that_fails_much_later_does_not_put_the_others_off(void **state)
+{
+    (void)state;
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = reserve_of(&t, 1, 1);
+    const struct fronts *fronts = &bed.embedded->fronts;
+    damage_slices();
+    bed.answer.there = false;
+    turn(&cmd, &ticket);
+    for (int i = 0; fronts->retry_at_us == INT64_MAX; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    int64_t first_us = bed.loop.now_us, retry_us = fronts->retry_at_us;
+    bed.loop.now_us = first_us + 20 * SECOND_US;
+    turn(NULL, NULL);
+    assert_true(fronts->retry_at_us > retry_us); /* it has failed, too */
+    retry_us = fronts->retry_at_us;
+    assert_in_range(retry_us - first_us, 229 * SECOND_US, 231 * SECOND_US);
+    bed.loop.now_us = first_us + 200 * SECOND_US;
+    int64_t before_us = fronts->report_us;
+    turn(NULL, NULL);
+    assert_true(fronts->report_us > before_us); /* it has failed */
+    assert_int_equal(fronts->retry_at_us, retry_us);
+    bed.engine->verbs->cancel(bed.engine, &ticket);
+}
+
 /* Whole records that are not those that the index tells of: here their ids have other hashes. */
 static void records_that_do_not_fit_their_entries_hold_up_nobody(void **state)
 {
@@ -708,6 +737,8 @@ int main(void)
         READY(a_topic_is_cleared_of_them),
         READY(damaged_ones_hold_up_nobody),
         cmocka_unit_test_setup_teardown(p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever,
+                                        setup_ready_cold, teardown),
+        cmocka_unit_test_setup_teardown(p2_one_that_fails_much_later_does_not_put_the_others_off,
                                         setup_ready_cold, teardown),
         READY(records_that_do_not_fit_their_entries_hold_up_nobody),
         READY(p8_they_are_handed_out_when_memory_is_short),
