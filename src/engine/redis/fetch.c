@@ -305,6 +305,18 @@ void wait_group_end_first_probe(struct timer *timer)
 
 /* ---- asking ---- */
 
+/* True for a cluster. */
+static bool has_several_servers(const struct wait_group *group)
+{
+    return group->consumers->options.calls->options.topology->node_count > 1;
+}
+
+/* If one server is silent, others may have the few jobs that are wanted. */
+static bool others_may(const struct wait_group *group)
+{
+    return has_several_servers(group) && !wait_group_wants_many(group);
+}
+
 bool wait_group_wants_many(const struct wait_group *group)
 {
     return !list_empty(&group->waiters) &&
@@ -475,12 +487,6 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* True for a cluster: if one server is silent, others may have jobs. */
-static bool has_several_servers(const struct wait_group *group)
-{
-    return group->consumers->options.calls->options.topology->node_count > 1;
-}
-
 /* Jobs that pushes under way from here will make ready. None for consumers who are answered as soon
  * as nothing is under way for them, nor for a list of topics whose order counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
@@ -514,7 +520,7 @@ static void share_among(const struct wait_group *group, struct candidates *candi
 }
 
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
- * has. */
+ * has, but for those of silent servers. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
@@ -523,18 +529,16 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    bool any = candidates.count > 0;
-    if (has_several_servers(group) && !wait_group_wants_many(group)) {
+    candidates.others_may = others_may(group);
+    if (candidates.others_may)
         candidates = wait_group_answering(group, candidates, 1);
-        candidates.others_may = true;
-    }
     candidates.unmarked = pushes_bring_the_rest(group, candidates);
     if (is_shared(group))
         share_among(group, &candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
-    return any;
+    return candidates.count > 0;
 }
 
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have
