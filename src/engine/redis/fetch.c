@@ -559,6 +559,7 @@ static bool ask_unsure(struct wait_group *group)
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
     bool alone = unsure.count == 1 && group->calls == group->silent &&
                  find_candidates(group, 0, group->topic_count, is_candidate).count == 0;
+    unsure.others_may = others_may(group);
     if (alone)
         wait_group_ask_all(group, group->topic_count, unsure);
     else
@@ -612,6 +613,7 @@ static void ask_taken(struct wait_group *group)
 {
     struct candidates taken =
         without_rested(group, find_candidates(group, 0, group->topic_count, is_taken));
+    taken.others_may = others_may(group);
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_ask_all(group, group->topic_count, taken);
     else
@@ -636,6 +638,10 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
                                          open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,
                                          (struct ask_how){0});
     ask->behind = true;
+    ask->if_silent = others_may(group);
+    if (ask->if_silent)
+        ask_leave_out_later(ask);
+    wait_group_arm_first_probe(group);
 }
 
 static void wait_group_ask(struct wait_group *group)

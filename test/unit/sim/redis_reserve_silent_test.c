@@ -62,11 +62,16 @@ static uint16_t port_of(uint32_t partition)
     return script_requests_node(&engine->calls, partition)->link.address.port;
 }
 
+static struct topic *topic_known(void)
+{
+    return topic_cache_find(&engine->consumers.topic_cache, topics[0]);
+}
+
 /* What is known of the partitions of one server, which may be wrong: so many close jobs, the best
  * of all, where nothing is under way for this consumer. Returns in how many. */
 static uint32_t know_best_jobs_at(uint16_t port, const struct waiter *waiter, uint8_t close_jobs)
 {
-    struct topic *topic = topic_cache_find(&engine->consumers.topic_cache, topics[0]);
+    struct topic *topic = topic_known();
     uint32_t count = 0;
     for (uint32_t i = 0; i < options.partitions; i++) {
         if (port_of(i) != port || (waiter && waiter->group->at[i].calls))
@@ -138,6 +143,55 @@ static void p2_one_consumer_does_not_wait_for_a_silent_server(void **state)
             assert_true(takers[i].took_us <= 30 * MS);
         }
         end_with_all_jobs(count);
+        again();
+    }
+}
+
+/* Of all partitions it is known that they have no jobs, which is wrong, but for one of that server,
+ * of which that much is known. Returns another server's partition that has some. */
+static uint32_t know_none_but_at(uint16_t port, enum hint_kind what, uint32_t *out_partition)
+{
+    struct hint *hints = topic_known()->hints;
+    uint32_t with_jobs = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        if (port_of(i) == port)
+            *out_partition = i;
+        else if (hints[i].what == READY)
+            with_jobs = i;
+        hints[i] = (struct hint){.what = EMPTY, .at_us = now_us};
+    }
+    hints[*out_partition].what = (uint8_t)what;
+    return with_jobs;
+}
+
+/* It is asked for the job of one who waits: what has become ready elsewhere meanwhile is not waited
+ * for longer than 20 ms, whatever it is asked for: since its last job was taken, since nothing is
+ * known of it, or behind a promote. */
+static void p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server(void **state)
+{
+    (void)state;
+    static const enum hint_kind known[] = {TAKEN, UNKNOWN, EMPTY};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        struct cmd cmd = reserve_of(1, 1, 500 * MS);
+        uint32_t of_silent = 0;
+        begin_with_a_silent_server(1);
+        struct consumers *consumers = &engine->consumers;
+        uint32_t with_jobs = know_none_but_at(7000, known[i], &of_silent);
+        submit_as(&takers[0], &cmd);
+        turn();
+        const struct waiter *waiter = takers[0].ticket.held;
+        if (known[i] == EMPTY) {
+            consumers->hit_group = waiter->group;
+            consumers->hit_streak = 10;
+            consumers_promoting(consumers, of_silent);
+        }
+        assert_int_equal(waiter->group->at[of_silent].calls, 1);
+        consumers_ready(consumers, topics[0], with_jobs, NOTIFIED_ALL);
+        turns(30 * MS);
+        assert_int_equal(takers[0].count, 1);
+        assert_true(takers[0].took_us <= 30 * MS);
+        consumers_forget(consumers);
+        end_with_all_jobs(1);
         again();
     }
 }
@@ -276,6 +330,7 @@ int main(void)
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
         STARTED(p2_several_consumers_do_not_wait_for_a_silent_server),
         STARTED(p2_one_consumer_does_not_wait_for_a_silent_server),
+        STARTED(p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server),
         STARTED(a_silent_server_is_waited_for_100_ms_at_most),
         STARTED(who_is_far_from_redis_gets_the_best_job_of_all_partitions),
         STARTED(a_server_that_answers_none_of_many_calls_is_asked_for_no_more),
