@@ -43,10 +43,16 @@ void wait_group_touch(struct wait_group *group)
     list_add_tail(&group->consumers->dirty, &group->dirty);
 }
 
+/* For one topic it makes no difference: who waits for that is in one group. */
+static bool is_in_listed_order(const struct cmd_reserve *reserve)
+{
+    return reserve->listed_order && reserve->topic_count > 1;
+}
+
 static bool wait_group_is_for(const struct wait_group *group, const struct cmd_reserve *reserve)
 {
     if (group->topic_count != reserve->topic_count || group->bound != reserve->bound ||
-        group->listed_order != reserve->listed_order || group->ttr_us != reserve->ttr_us)
+        group->listed_order != is_in_listed_order(reserve) || group->ttr_us != reserve->ttr_us)
         return false;
     for (uint32_t i = 0; i < group->topic_count; i++) {
         if (!bytes_eq(topic_name(group->topics[i].topic), reserve->topics[i]))
@@ -87,7 +93,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     struct wait_group *group = mem_zalloc(sizeof(*group));
     group->consumers = consumers;
     group->topic_count = reserve->topic_count;
-    group->listed_order = reserve->listed_order;
+    group->listed_order = is_in_listed_order(reserve);
     group->bound = reserve->bound;
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;

@@ -31,7 +31,8 @@ struct wait_group {
     struct list waiters; // waiter::place, first come first
     struct place *topics;
     uint32_t topic_count;
-    bool listed_order, bound;
+    bool listed_order; /* of several topics: of one the order is no option */
+    bool bound;
     int64_t ttr_us;      /* see cmd_reserve */
     uint64_t settles;    /* number of waiters that settle() would handle: see there */
     uint32_t calls;      /* under way */

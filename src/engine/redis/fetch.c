@@ -343,11 +343,6 @@ uint64_t wait_group_open_wants(const struct wait_group *group)
     return wanted > group->asked ? wanted - group->asked : 0;
 }
 
-static bool is_ordered(const struct wait_group *group)
-{
-    return group->listed_order && group->topic_count > 1;
-}
-
 static struct ask *ask_new(struct wait_group *group, uint32_t partition, uint32_t topics,
                            uint32_t max)
 {
@@ -492,7 +487,7 @@ static void order_for_several(struct candidates candidates, struct script_rank f
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
-    for (uint32_t i = 0; i < group->topic_count && !group->settles && !is_ordered(group); i++)
+    for (uint32_t i = 0; i < group->topic_count && !group->settles && !group->listed_order; i++)
         jobs += group->topics[i].topic->pushes;
     return jobs;
 }
@@ -573,7 +568,7 @@ static bool ask_unsure(struct wait_group *group)
  * others. False: the group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
-    if (!wait_group_wants_many(group) || is_ordered(group))
+    if (!wait_group_wants_many(group) || group->listed_order)
         return false;
     uint64_t open = wait_group_open_wants(group);
     struct candidates candidates =
@@ -632,7 +627,7 @@ bool wait_group_is_suspect(const struct wait_group *group)
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
     uint64_t open = wait_group_open_wants(group);
-    if (!open || is_ordered(group) || group->at[partition].calls)
+    if (!open || group->listed_order || group->at[partition].calls)
         return;
     struct ask *ask = wait_group_ask_for(group, group->topic_count, partition,
                                          open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,

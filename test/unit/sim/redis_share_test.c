@@ -64,14 +64,23 @@ static void push_to(uint32_t partition, uint32_t number)
     assert_int_equal(pusher.err, OK);
 }
 
-static void submit_reserve(struct client *taker, int64_t wait_us)
+/* `listed`: topics are served in the order listed, though there is one. */
+static void submit_reserve_as(struct client *taker, int64_t wait_us, bool listed)
 {
     struct engine *port = redis_engine_port(engine);
-    struct cmd take = {
-        .kind = CMD_RESERVE,
-        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic,
+                                   .topic_count = 1,
+                                   .max = 1,
+                                   .wait_us = wait_us,
+                                   .listed_order = listed}};
     *taker = (struct client){.ticket.answered = client_answered, .clock_us = &now_us};
     (void)port->verbs->submit(port, &take, &taker->ticket); /* it is told */
+}
+
+static void submit_reserve(struct client *taker, int64_t wait_us)
+{
+    submit_reserve_as(taker, wait_us, false);
 }
 
 static enum err take_one(struct client *taker)
@@ -110,12 +119,11 @@ static void push_beside(void)
     }
 }
 
-/* All wait in one turn, and get a job each. Returns how many come from the first partition. */
-static uint32_t take_at_once(void)
+/* All have waited since one turn, and get a job each. Returns how many come from the first
+ * partition. */
+static uint32_t await_all(void)
 {
     uint32_t of_first = 0;
-    for (uint32_t i = 0; i < CONSUMERS; i++)
-        submit_reserve(&takers[i], SECOND_US);
     turns(5 * MS);
     for (uint32_t i = 0; i < CONSUMERS; i++) {
         assert_int_equal(takers[i].answers, 1);
@@ -123,6 +131,13 @@ static uint32_t take_at_once(void)
         of_first += partition_of(&takers[i]) == 0;
     }
     return of_first;
+}
+
+static uint32_t take_at_once(void)
+{
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve(&takers[i], SECOND_US);
+    return await_all();
 }
 
 /* Each visit of a partition costs Redis as much as several jobs of one. */
@@ -149,6 +164,20 @@ static void p2_a_job_that_this_daemon_alone_was_told_of_is_taken(void **state)
     for (uint32_t i = 0; i < CONSUMERS; i++)
         of_last += partition_of(&takers[i]) == CONSUMERS - 1;
     assert_int_equal(of_last, 1);
+    stop_pair();
+}
+
+/* Of two dialects, one of which always says that topics are served in the order listed: for one
+ * topic that is the same. */
+static void who_waits_for_one_topic_shares_it_with_all_others(void **state)
+{
+    (void)state;
+    push_beside();
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve_as(&takers[i], SECOND_US, i % 2 == 0);
+    assert_int_equal(await_all(), CONSUMERS);
+    for (uint32_t i = 0; i < CONSUMERS; i++) /* nothing more was taken, and given back */
+        assert_int_equal(hint_of(i)->what, READY);
     stop_pair();
 }
 
@@ -298,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(what_lies_beside_a_known_job_comes_with_it),
         STARTED(p2_a_job_that_this_daemon_alone_was_told_of_is_taken),
+        STARTED(who_waits_for_one_topic_shares_it_with_all_others),
         STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
         STARTED(redis_tells_how_many_close_jobs_are_left),
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
