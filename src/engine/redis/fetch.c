@@ -239,6 +239,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
         loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
     group->at[said.partition].calls--;
+    group->at[said.partition].shared -= ask->shares;
     group->at[said.partition].left = 0;
     group->suspect_since_us = 0;
     if (!err)
@@ -388,6 +389,8 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
     group->at[partition].calls++;
+    ask->shares = how.shares_until != NULL;
+    group->at[partition].shared += ask->shares;
     group->at[partition].us = consumers_now_us(consumers);
     script_requests_send(call, ask, asked);
     return ask;

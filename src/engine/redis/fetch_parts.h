@@ -36,6 +36,7 @@ struct ask {
     bool silent;   /* not answered for too long: no longer waited for */
     bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
                       counted in wait_group::left_out */
+    bool shares;   /* counted in asked::shared */
     bool if_silent;       /* in first_asks: left out then only if its server is silent */
     int64_t probe_end_us; /* in first_asks: it is left out then */
 };

@@ -196,6 +196,22 @@ static void what_is_due_much_later_does_not_come_with_a_known_job(void **state)
     stop_pair();
 }
 
+/* A promote of ours made a job ready there, of which nobody else is told, while what was asked of
+ * that partition comes from another one. */
+static void p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done(void **state)
+{
+    (void)state;
+    push_beside();
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve(&takers[i], SECOND_US);
+    turn_alone();
+    consumers_promoted(&engine->consumers, topic, CONSUMERS - 1);
+    assert_true(hint_of(CONSUMERS - 1)->notified_alone);
+    assert_int_equal(await_all(), CONSUMERS);
+    assert_false(hint_of(CONSUMERS - 1)->notified_alone); /* nobody here needs it: it is told on */
+    stop_pair();
+}
+
 /* … so that the next ones are asked for there. */
 static void redis_tells_how_many_close_jobs_are_left(void **state)
 {
@@ -329,6 +345,7 @@ int main(void)
         STARTED(p2_a_job_that_this_daemon_alone_was_told_of_is_taken),
         STARTED(who_waits_for_one_topic_shares_it_with_all_others),
         STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
+        STARTED(p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done),
         STARTED(redis_tells_how_many_close_jobs_are_left),
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
