@@ -88,7 +88,8 @@ int64_t wait_group_probe_us(const struct wait_group *group);
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
 
-/* The partition's server has answered something in the last wait_group_probe_us(). */
+/* The partition is open, so that calls are sent to its server, and this has answered something in
+ * the last wait_group_probe_us(). */
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
 /* Of the candidates, in their order and place, those whose servers are not silent. One is if it has
  * at least `least` (1 or more) calls of the group to answer, all of these are left out, and nothing

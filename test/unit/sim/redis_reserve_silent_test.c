@@ -212,6 +212,31 @@ static void a_silent_server_is_waited_for_100_ms_at_most(void **state)
     stop_pair();
 }
 
+/* Its server answers all that it is sent; but to a partition that is not open nothing is sent. */
+static void p2_who_waits_does_not_wait_for_a_partition_that_is_not_open(void **state)
+{
+    (void)state;
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    uint32_t closed = 0;
+    use_cluster();
+    push_known(100, SECOND_US);
+    struct node *node = script_requests_node(&engine->calls, closed);
+    topic_known()->hints[closed] = (struct hint){
+        .what = READY, .first = {.us = began_us - 1}, .close_jobs = 1, .at_us = now_us};
+    engine->calls.partitions[closed].open_at = NULL; /* and nobody opens it yet */
+    submit_as(&takers[0], &cmd);
+    for (unsigned i = 0; i < 30; i++) {
+        node->link.heard_us = now_us;
+        turn();
+    }
+    assert_int_equal(takers[0].count, 1);
+    script_requests_open(&engine->calls, closed, node,
+                         script_requests_places(&engine->calls, closed));
+    consumers_forget(&engine->consumers);
+    end_with_all_jobs(1);
+    stop_pair();
+}
+
 /* Its answers take up to 60 ms, as those of a Redis that is far away do: all partitions are looked
  * at, as long as it takes, before one is asked. */
 static void who_is_far_from_redis_gets_the_best_job_of_all_partitions(void **state)
@@ -332,6 +357,7 @@ int main(void)
         STARTED(p2_one_consumer_does_not_wait_for_a_silent_server),
         STARTED(p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server),
         STARTED(a_silent_server_is_waited_for_100_ms_at_most),
+        STARTED(p2_who_waits_does_not_wait_for_a_partition_that_is_not_open),
         STARTED(who_is_far_from_redis_gets_the_best_job_of_all_partitions),
         STARTED(a_server_that_answers_none_of_many_calls_is_asked_for_no_more),
         STARTED(what_has_come_does_not_wait_for_a_silent_partition),
