@@ -49,10 +49,10 @@ struct wait_group {
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
-    struct timer probe;       /* the end of that time; not armed: it is over */
-    struct list first_asks;   // ask::place, the oldest first: looks, and for jobs of partitions not
-                              // known yet
-    struct timer first_probe; /* armed while there are such: the oldest is left out then */
+    struct timer probe;        /* the end of that time; not armed: it is over */
+    struct list first_asks;    // ask::place, by probe_end_us: looks, and for jobs of partitions not
+                               // known yet, or whose server may be silent
+    struct timer first_probe;  /* armed while there are such: the first is left out then */
     struct timer taken_rested; /* partitions that are TAKEN are to be asked: see ask_taken() */
     uint64_t verify_round;     /* the last round in which it was checked: consumers::verify */
 };

@@ -269,8 +269,13 @@ static void asked_long_ago(void *owner)
 
 void ask_leave_out_later(struct ask *ask)
 {
+    struct list *all = &ask->group->first_asks;
     ask->probe_end_us = consumers_now_us(ask->group->consumers) + wait_group_probe_us(ask->group);
-    list_add_tail(&ask->group->first_asks, &ask->place);
+    if (!list_empty(all)) {
+        int64_t last_us = LIST_ENTRY(all->prev, struct ask, place)->probe_end_us;
+        ask->probe_end_us = last_us > ask->probe_end_us ? last_us : ask->probe_end_us;
+    }
+    list_add_tail(all, &ask->place);
 }
 
 void wait_group_arm_first_probe(struct wait_group *group)

@@ -83,7 +83,8 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
  * have taken lately, but not less than PROBE_US, nor more than PROBE_MOST_US. */
 int64_t wait_group_probe_us(const struct wait_group *group);
 /* It is left out if it is not answered within wait_group_probe_us(); if `if_silent` is set and its
- * server has answered others lately, as under load, it has as much time again.
+ * server has answered others lately, as under load, it has as much time again and again. Not before
+ * those that came before it: the time may have become shorter since.
  * wait_group_arm_first_probe() must follow. */
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
