@@ -43,10 +43,16 @@ void wait_group_touch(struct wait_group *group)
     list_add_tail(&group->consumers->dirty, &group->dirty);
 }
 
+/* For one topic it makes no difference: who waits for that is in one group. */
+static bool is_in_listed_order(const struct cmd_reserve *reserve)
+{
+    return reserve->listed_order && reserve->topic_count > 1;
+}
+
 static bool wait_group_is_for(const struct wait_group *group, const struct cmd_reserve *reserve)
 {
     if (group->topic_count != reserve->topic_count || group->bound != reserve->bound ||
-        group->listed_order != reserve->listed_order || group->ttr_us != reserve->ttr_us)
+        group->listed_order != is_in_listed_order(reserve) || group->ttr_us != reserve->ttr_us)
         return false;
     for (uint32_t i = 0; i < group->topic_count; i++) {
         if (!bytes_eq(topic_name(group->topics[i].topic), reserve->topics[i]))
@@ -87,7 +93,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     struct wait_group *group = mem_zalloc(sizeof(*group));
     group->consumers = consumers;
     group->topic_count = reserve->topic_count;
-    group->listed_order = reserve->listed_order;
+    group->listed_order = is_in_listed_order(reserve);
     group->bound = reserve->bound;
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
@@ -479,12 +485,14 @@ static bool group_looks(const struct topic *topic)
     return false;
 }
 
-/* Is a reserve from this topic under way to the partition? */
-static bool is_asked(const struct topic *topic, uint32_t partition)
+/* Is a reserve from this topic under way to the partition? `wholly`: one that brings all it asks
+ * for, if that is there. */
+static bool is_asked(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->at[partition].calls && !group->looking)
+        const struct asked *asked = &group->at[partition];
+        if (asked->calls > (wholly ? asked->shared : 0) && !group->looking)
             return true;
     }
     return false;
@@ -498,7 +506,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
     bool later = false;
     for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
         struct hint *hint = &topic->hints[i];
-        if (hint->notified_alone && is_asked(topic, i)) {
+        if (hint->notified_alone && is_asked(topic, i, false)) {
             later = true;
             continue;
         }
@@ -606,8 +614,9 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
         return;
     }
     topic_promoted(topic, partition);
-    /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. */
-    if (!is_asked(topic, partition))
+    /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. Not
+       surely if others share its jobs: then it may not be done, or bring fewer. */
+    if (!is_asked(topic, partition, true))
         needs_or_passes_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
         return;

@@ -19,6 +19,7 @@ struct asked {
     int64_t us;        /* the last time */
     uint32_t calls;    /* under way */
     uint32_t left_out; /* of these: see wait_group::left_out */
+    uint32_t shared;   /* of these: others may bring their jobs, and then they are not done */
     uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
     uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
     bool unplanned;   /* these are no longer in wait_group::asked: others may be asked for them */
@@ -31,7 +32,8 @@ struct wait_group {
     struct list waiters; // waiter::place, first come first
     struct place *topics;
     uint32_t topic_count;
-    bool listed_order, bound;
+    bool listed_order; /* of several topics: of one the order is no option */
+    bool bound;
     int64_t ttr_us;      /* see cmd_reserve */
     uint64_t settles;    /* number of waiters that settle() would handle: see there */
     uint32_t calls;      /* under way */
@@ -47,10 +49,10 @@ struct wait_group {
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
-    struct timer probe;       /* the end of that time; not armed: it is over */
-    struct list first_asks;   // ask::place, the oldest first: looks, and for jobs of partitions not
-                              // known yet
-    struct timer first_probe; /* armed while there are such: the oldest is left out then */
+    struct timer probe;        /* the end of that time; not armed: it is over */
+    struct list first_asks;    // ask::place, by probe_end_us: looks, and for jobs of partitions not
+                               // known yet, or whose server may be silent
+    struct timer first_probe;  /* armed while there are such: the first is left out then */
     struct timer taken_rested; /* partitions that are TAKEN are to be asked: see ask_taken() */
     uint64_t verify_round;     /* the last round in which it was checked: consumers::verify */
 };

@@ -239,6 +239,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
         loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
     group->at[said.partition].calls--;
+    group->at[said.partition].shared -= ask->shares;
     group->at[said.partition].left = 0;
     group->suspect_since_us = 0;
     if (!err)
@@ -268,8 +269,13 @@ static void asked_long_ago(void *owner)
 
 void ask_leave_out_later(struct ask *ask)
 {
+    struct list *all = &ask->group->first_asks;
     ask->probe_end_us = consumers_now_us(ask->group->consumers) + wait_group_probe_us(ask->group);
-    list_add_tail(&ask->group->first_asks, &ask->place);
+    if (!list_empty(all)) {
+        int64_t last_us = LIST_ENTRY(all->prev, struct ask, place)->probe_end_us;
+        ask->probe_end_us = last_us > ask->probe_end_us ? last_us : ask->probe_end_us;
+    }
+    list_add_tail(all, &ask->place);
 }
 
 void wait_group_arm_first_probe(struct wait_group *group)
@@ -281,8 +287,9 @@ void wait_group_arm_first_probe(struct wait_group *group)
 
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
 {
-    const struct node *node = script_requests_node(group->consumers->options.calls, partition);
-    return node &&
+    const struct script_requests *calls = group->consumers->options.calls;
+    const struct node *node = script_requests_node(calls, partition);
+    return script_requests_is_open(calls, partition) &&
            node->link.heard_us > consumers_now_us(group->consumers) - wait_group_probe_us(group);
 }
 
@@ -304,6 +311,18 @@ void wait_group_end_first_probe(struct timer *timer)
 }
 
 /* ---- asking ---- */
+
+/* True for a cluster. */
+static bool has_several_servers(const struct wait_group *group)
+{
+    return group->consumers->options.calls->options.topology->node_count > 1;
+}
+
+/* If one server is silent, others may have the few jobs that are wanted. */
+static bool others_may(const struct wait_group *group)
+{
+    return has_several_servers(group) && !wait_group_wants_many(group);
+}
 
 bool wait_group_wants_many(const struct wait_group *group)
 {
@@ -329,11 +348,6 @@ uint64_t wait_group_open_wants(const struct wait_group *group)
 {
     uint64_t wanted = wait_group_wants(group);
     return wanted > group->asked ? wanted - group->asked : 0;
-}
-
-static bool is_ordered(const struct wait_group *group)
-{
-    return group->listed_order && group->topic_count > 1;
 }
 
 static struct ask *ask_new(struct wait_group *group, uint32_t partition, uint32_t topics,
@@ -381,6 +395,8 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
     group->at[partition].calls++;
+    ask->shares = how.shares_until != NULL;
+    group->at[partition].shared += ask->shares;
     group->at[partition].us = consumers_now_us(consumers);
     script_requests_send(call, ask, asked);
     return ask;
@@ -475,18 +491,12 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* True for a cluster: if one server is silent, others may have jobs. */
-static bool has_several_servers(const struct wait_group *group)
-{
-    return group->consumers->options.calls->options.topology->node_count > 1;
-}
-
 /* Jobs that pushes under way from here will make ready. None for consumers who are answered as soon
  * as nothing is under way for them, nor for a list of topics whose order counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
-    for (uint32_t i = 0; i < group->topic_count && !group->settles && !is_ordered(group); i++)
+    for (uint32_t i = 0; i < group->topic_count && !group->settles && !group->listed_order; i++)
         jobs += group->topics[i].topic->pushes;
     return jobs;
 }
@@ -514,7 +524,7 @@ static void share_among(const struct wait_group *group, struct candidates *candi
 }
 
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
- * has. */
+ * has, but for those of silent servers. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
@@ -523,18 +533,16 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    bool any = candidates.count > 0;
-    if (has_several_servers(group) && !wait_group_wants_many(group)) {
+    candidates.others_may = others_may(group);
+    if (candidates.others_may)
         candidates = wait_group_answering(group, candidates, 1);
-        candidates.others_may = true;
-    }
     candidates.unmarked = pushes_bring_the_rest(group, candidates);
     if (is_shared(group))
         share_among(group, &candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
-    return any;
+    return candidates.count > 0;
 }
 
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have
@@ -555,6 +563,7 @@ static bool ask_unsure(struct wait_group *group)
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
     bool alone = unsure.count == 1 && group->calls == group->silent &&
                  find_candidates(group, 0, group->topic_count, is_candidate).count == 0;
+    unsure.others_may = others_may(group);
     if (alone)
         wait_group_ask_all(group, group->topic_count, unsure);
     else
@@ -568,7 +577,7 @@ static bool ask_unsure(struct wait_group *group)
  * others. False: the group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
-    if (!wait_group_wants_many(group) || is_ordered(group))
+    if (!wait_group_wants_many(group) || group->listed_order)
         return false;
     uint64_t open = wait_group_open_wants(group);
     struct candidates candidates =
@@ -608,6 +617,7 @@ static void ask_taken(struct wait_group *group)
 {
     struct candidates taken =
         without_rested(group, find_candidates(group, 0, group->topic_count, is_taken));
+    taken.others_may = others_may(group);
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_ask_all(group, group->topic_count, taken);
     else
@@ -626,12 +636,16 @@ bool wait_group_is_suspect(const struct wait_group *group)
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
     uint64_t open = wait_group_open_wants(group);
-    if (!open || is_ordered(group) || group->at[partition].calls)
+    if (!open || group->listed_order || group->at[partition].calls)
         return;
     struct ask *ask = wait_group_ask_for(group, group->topic_count, partition,
                                          open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,
                                          (struct ask_how){0});
     ask->behind = true;
+    ask->if_silent = others_may(group);
+    if (ask->if_silent)
+        ask_leave_out_later(ask);
+    wait_group_arm_first_probe(group);
 }
 
 static void wait_group_ask(struct wait_group *group)

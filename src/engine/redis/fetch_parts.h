@@ -36,6 +36,7 @@ struct ask {
     bool silent;   /* not answered for too long: no longer waited for */
     bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
                       counted in wait_group::left_out */
+    bool shares;   /* counted in asked::shared */
     bool if_silent;       /* in first_asks: left out then only if its server is silent */
     int64_t probe_end_us; /* in first_asks: it is left out then */
 };
@@ -82,12 +83,14 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
  * have taken lately, but not less than PROBE_US, nor more than PROBE_MOST_US. */
 int64_t wait_group_probe_us(const struct wait_group *group);
 /* It is left out if it is not answered within wait_group_probe_us(); if `if_silent` is set and its
- * server has answered others lately, as under load, it has as much time again.
+ * server has answered others lately, as under load, it has as much time again and again. Not before
+ * those that came before it: the time may have become shorter since.
  * wait_group_arm_first_probe() must follow. */
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
 
-/* The partition's server has answered something in the last wait_group_probe_us(). */
+/* The partition is open, so that calls are sent to its server, and this has answered something in
+ * the last wait_group_probe_us(). */
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
 /* Of the candidates, in their order and place, those whose servers are not silent. One is if it has
  * at least `least` (1 or more) calls of the group to answer, all of these are left out, and nothing

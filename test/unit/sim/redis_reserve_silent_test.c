@@ -62,11 +62,16 @@ static uint16_t port_of(uint32_t partition)
     return script_requests_node(&engine->calls, partition)->link.address.port;
 }
 
+static struct topic *topic_known(void)
+{
+    return topic_cache_find(&engine->consumers.topic_cache, topics[0]);
+}
+
 /* What is known of the partitions of one server, which may be wrong: so many close jobs, the best
  * of all, where nothing is under way for this consumer. Returns in how many. */
 static uint32_t know_best_jobs_at(uint16_t port, const struct waiter *waiter, uint8_t close_jobs)
 {
-    struct topic *topic = topic_cache_find(&engine->consumers.topic_cache, topics[0]);
+    struct topic *topic = topic_known();
     uint32_t count = 0;
     for (uint32_t i = 0; i < options.partitions; i++) {
         if (port_of(i) != port || (waiter && waiter->group->at[i].calls))
@@ -142,6 +147,55 @@ static void p2_one_consumer_does_not_wait_for_a_silent_server(void **state)
     }
 }
 
+/* Of all partitions it is known that they have no jobs, which is wrong, but for one of that server,
+ * of which that much is known. Returns another server's partition that has some. */
+static uint32_t know_none_but_at(uint16_t port, enum hint_kind what, uint32_t *out_partition)
+{
+    struct hint *hints = topic_known()->hints;
+    uint32_t with_jobs = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        if (port_of(i) == port)
+            *out_partition = i;
+        else if (hints[i].what == READY)
+            with_jobs = i;
+        hints[i] = (struct hint){.what = EMPTY, .at_us = now_us};
+    }
+    hints[*out_partition].what = (uint8_t)what;
+    return with_jobs;
+}
+
+/* It is asked for the job of one who waits: what has become ready elsewhere meanwhile is not waited
+ * for longer than 20 ms, whatever it is asked for: since its last job was taken, since nothing is
+ * known of it, or behind a promote. */
+static void p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server(void **state)
+{
+    (void)state;
+    static const enum hint_kind known[] = {TAKEN, UNKNOWN, EMPTY};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        struct cmd cmd = reserve_of(1, 1, 500 * MS);
+        uint32_t of_silent = 0;
+        begin_with_a_silent_server(1);
+        struct consumers *consumers = &engine->consumers;
+        uint32_t with_jobs = know_none_but_at(7000, known[i], &of_silent);
+        submit_as(&takers[0], &cmd);
+        turn();
+        const struct waiter *waiter = takers[0].ticket.held;
+        if (known[i] == EMPTY) {
+            consumers->hit_group = waiter->group;
+            consumers->hit_streak = 10;
+            consumers_promoting(consumers, of_silent);
+        }
+        assert_int_equal(waiter->group->at[of_silent].calls, 1);
+        consumers_ready(consumers, topics[0], with_jobs, NOTIFIED_ALL);
+        turns(30 * MS);
+        assert_int_equal(takers[0].count, 1);
+        assert_true(takers[0].took_us <= 30 * MS);
+        consumers_forget(consumers);
+        end_with_all_jobs(1);
+        again();
+    }
+}
+
 /* Where answers have taken long they are waited for longer, but not for more than 100 ms. */
 static void a_silent_server_is_waited_for_100_ms_at_most(void **state)
 {
@@ -154,6 +208,31 @@ static void a_silent_server_is_waited_for_100_ms_at_most(void **state)
     turns(110 * MS);
     assert_int_equal(takers[0].count, 1);
     assert_true(takers[0].took_us >= 100 * MS);
+    end_with_all_jobs(1);
+    stop_pair();
+}
+
+/* Its server answers all that it is sent; but to a partition that is not open nothing is sent. */
+static void p2_who_waits_does_not_wait_for_a_partition_that_is_not_open(void **state)
+{
+    (void)state;
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    uint32_t closed = 0;
+    use_cluster();
+    push_known(100, SECOND_US);
+    struct node *node = script_requests_node(&engine->calls, closed);
+    topic_known()->hints[closed] = (struct hint){
+        .what = READY, .first = {.us = began_us - 1}, .close_jobs = 1, .at_us = now_us};
+    engine->calls.partitions[closed].open_at = NULL; /* and nobody opens it yet */
+    submit_as(&takers[0], &cmd);
+    for (unsigned i = 0; i < 30; i++) {
+        node->link.heard_us = now_us;
+        turn();
+    }
+    assert_int_equal(takers[0].count, 1);
+    script_requests_open(&engine->calls, closed, node,
+                         script_requests_places(&engine->calls, closed));
+    consumers_forget(&engine->consumers);
     end_with_all_jobs(1);
     stop_pair();
 }
@@ -276,7 +355,9 @@ int main(void)
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
         STARTED(p2_several_consumers_do_not_wait_for_a_silent_server),
         STARTED(p2_one_consumer_does_not_wait_for_a_silent_server),
+        STARTED(p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server),
         STARTED(a_silent_server_is_waited_for_100_ms_at_most),
+        STARTED(p2_who_waits_does_not_wait_for_a_partition_that_is_not_open),
         STARTED(who_is_far_from_redis_gets_the_best_job_of_all_partitions),
         STARTED(a_server_that_answers_none_of_many_calls_is_asked_for_no_more),
         STARTED(what_has_come_does_not_wait_for_a_silent_partition),

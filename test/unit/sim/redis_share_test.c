@@ -64,14 +64,23 @@ static void push_to(uint32_t partition, uint32_t number)
     assert_int_equal(pusher.err, OK);
 }
 
-static void submit_reserve(struct client *taker, int64_t wait_us)
+/* `listed`: topics are served in the order listed, though there is one. */
+static void submit_reserve_as(struct client *taker, int64_t wait_us, bool listed)
 {
     struct engine *port = redis_engine_port(engine);
-    struct cmd take = {
-        .kind = CMD_RESERVE,
-        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic,
+                                   .topic_count = 1,
+                                   .max = 1,
+                                   .wait_us = wait_us,
+                                   .listed_order = listed}};
     *taker = (struct client){.ticket.answered = client_answered, .clock_us = &now_us};
     (void)port->verbs->submit(port, &take, &taker->ticket); /* it is told */
+}
+
+static void submit_reserve(struct client *taker, int64_t wait_us)
+{
+    submit_reserve_as(taker, wait_us, false);
 }
 
 static enum err take_one(struct client *taker)
@@ -110,12 +119,11 @@ static void push_beside(void)
     }
 }
 
-/* All wait in one turn, and get a job each. Returns how many come from the first partition. */
-static uint32_t take_at_once(void)
+/* All have waited since one turn, and get a job each. Returns how many come from the first
+ * partition. */
+static uint32_t await_all(void)
 {
     uint32_t of_first = 0;
-    for (uint32_t i = 0; i < CONSUMERS; i++)
-        submit_reserve(&takers[i], SECOND_US);
     turns(5 * MS);
     for (uint32_t i = 0; i < CONSUMERS; i++) {
         assert_int_equal(takers[i].answers, 1);
@@ -123,6 +131,13 @@ static uint32_t take_at_once(void)
         of_first += partition_of(&takers[i]) == 0;
     }
     return of_first;
+}
+
+static uint32_t take_at_once(void)
+{
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve(&takers[i], SECOND_US);
+    return await_all();
 }
 
 /* Each visit of a partition costs Redis as much as several jobs of one. */
@@ -152,6 +167,20 @@ static void p2_a_job_that_this_daemon_alone_was_told_of_is_taken(void **state)
     stop_pair();
 }
 
+/* Of two dialects, one of which always says that topics are served in the order listed: for one
+ * topic that is the same. */
+static void who_waits_for_one_topic_shares_it_with_all_others(void **state)
+{
+    (void)state;
+    push_beside();
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve_as(&takers[i], SECOND_US, i % 2 == 0);
+    assert_int_equal(await_all(), CONSUMERS);
+    for (uint32_t i = 0; i < CONSUMERS; i++) /* nothing more was taken, and given back */
+        assert_int_equal(hint_of(i)->what, READY);
+    stop_pair();
+}
+
 static void what_is_due_much_later_does_not_come_with_a_known_job(void **state)
 {
     (void)state;
@@ -164,6 +193,22 @@ static void what_is_due_much_later_does_not_come_with_a_known_job(void **state)
     push_to(0, LATER_US);
     change_daemon();
     assert_int_equal(take_at_once(), 1);
+    stop_pair();
+}
+
+/* A promote of ours made a job ready there, of which nobody else is told, while what was asked of
+ * that partition comes from another one. */
+static void p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done(void **state)
+{
+    (void)state;
+    push_beside();
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve(&takers[i], SECOND_US);
+    turn_alone();
+    consumers_promoted(&engine->consumers, topic, CONSUMERS - 1);
+    assert_true(hint_of(CONSUMERS - 1)->notified_alone);
+    assert_int_equal(await_all(), CONSUMERS);
+    assert_false(hint_of(CONSUMERS - 1)->notified_alone); /* nobody here needs it: it is told on */
     stop_pair();
 }
 
@@ -213,11 +258,23 @@ static void who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else(void 
     stop_pair();
 }
 
-/* The push is not answered: after 20 ms a job of the other daemon is found though nobody was told
- * of it. */
-static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **state)
+/* So many partitions of one server are thought to have jobs. */
+static void know_jobs_at(const struct node *node, uint32_t count)
 {
-    (void)state;
+    for (uint32_t i = 0; i < PARTITIONS && count; i++) {
+        if (script_requests_node(&engine->calls, i) != node)
+            continue;
+        *hint_of(i) = (struct hint){
+            .what = READY, .first = {.us = began_us}, .close_jobs = 1, .at_us = now_us};
+        count--;
+    }
+}
+
+/* A push to a silent server is not answered: after 20 ms a job of the other daemon, in a partition
+ * whose last job was taken, is found though nobody was told of it. `known`: so many partitions of
+ * that server are thought to have jobs. */
+static void take_anothers_job(uint32_t known)
+{
     uint32_t there = 0, silent = 0;
     start_two(true);
     const struct node *silent_node = script_requests_node(&engine->calls, 0);
@@ -233,6 +290,7 @@ static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **stat
         if (silent_node->link.address.port == 7000 + i)
             sim_network_cut(network, 1, i, SIM_CUT_ALL);
     }
+    know_jobs_at(silent_node, known);
     submit_push(silent, 2);
     submit_reserve(&takers[0], SECOND_US);
     change_daemon();
@@ -247,6 +305,18 @@ static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **stat
         sim_network_cut(network, 1, i, SIM_WHOLE);
     turns(5 * SECOND_US);
     stop_pair();
+}
+
+static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **state)
+{
+    (void)state;
+    take_anothers_job(0);
+}
+
+static void p2_others_jobs_do_not_wait_for_those_that_a_silent_server_may_have(void **state)
+{
+    (void)state;
+    take_anothers_job(2);
 }
 
 /* A push that makes no job is no reason to wait any longer. */
@@ -273,10 +343,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(what_lies_beside_a_known_job_comes_with_it),
         STARTED(p2_a_job_that_this_daemon_alone_was_told_of_is_taken),
+        STARTED(who_waits_for_one_topic_shares_it_with_all_others),
         STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
+        STARTED(p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done),
         STARTED(redis_tells_how_many_close_jobs_are_left),
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
+        STARTED(p2_others_jobs_do_not_wait_for_those_that_a_silent_server_may_have),
         STARTED(p2_a_push_that_is_refused_is_waited_for_no_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ end
 -- The daemon's field (`since`) has the time of its registration, and how many places its ring may
 -- have. While the ring is being emptied that time is 0: see open.lua. Without the field others have
 -- done all this before: then there are at most a few answers, at the lowest places, and no field is
--- made here, which nobody would find again. False: there are more places.
+-- made for a farewell ('' as ARGV 3), which nobody would find again. False: there are more places.
 local function forget(daemon, since)
     local left = not since and PLACES or #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}
