@@ -234,6 +234,13 @@ static bool is_here(const struct far_visit *visit, const struct event *event)
            job.state == visit->page.state && job.due_us == event->job.due_us;
 }
 
+/* The page has the job twice: it counts once, or jobs in memory that are due behind far ones not on
+   the page would be shown before them. */
+static bool comes_again(const struct far_visit *visit, const struct event *event)
+{
+    return visit->next > 0 && visit->page.events[visit->next - 1].job.seq == event->job.seq;
+}
+
 static enum err take_one(struct far_visit *visit, const struct event *event)
 {
     struct embedded *embedded = visit->embedded;
@@ -244,7 +251,7 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     if (err || (clears && clear_far(visit, event)))
         return err;
     bool arrived = core_arrive(embedded->core, event), here = is_here(visit, event);
-    visit->here += here;
+    visit->here += here && !comes_again(visit, event);
     if (!arrived || !here)
         return OK;
     if (clears)

@@ -155,22 +155,25 @@ static void parse_region(struct damage *damage, uint32_t number)
 }
 
 /*
- * Up to where the bytes of a mixed region are the batch's own: as long as records lie side by side.
- * Where one is broken the header says it, if it says anything.
+ * Up to where the bytes of a mixed region are the batch's own: as long as records lie side by side,
+ * or to where the header says that they end, if it says anything. It has no sum of its own: one
+ * that says that they end within an intact record is damaged.
  */
 static uint64_t own_end(const struct damage *damage, const struct region *region)
 {
     struct batch_head head;
     struct record record;
-    uint64_t room = region->end - region->start, at = BATCH_HEAD;
+    uint64_t room = region->end - region->start, at = BATCH_HEAD, end = 0;
     if (room < BLOCK || !batch_is_of(region->bytes, region->number, damage->tag))
         return region->start;
-    while (room - at >= 16 && record_decode(region->bytes + at, (size_t)(room - at), &record) == OK)
+    if (batch_head_decode(region->bytes, room, &head) == FORMAT_GOOD)
+        end = BATCH_HEAD + head.payload_bytes; /* else the records alone tell */
+    while (at != end && room - at >= 16 &&
+           record_decode(region->bytes + at, (size_t)(room - at), &record) == OK)
         at += record.len;
     bool broken = room - at >= 16 && !bytes_all_zero(region->bytes + at, 4);
-    if (broken && batch_head_decode(region->bytes, room, &head) == FORMAT_GOOD &&
-        at < BATCH_HEAD + head.payload_bytes)
-        at = BATCH_HEAD + head.payload_bytes;
+    if (broken && at < end)
+        at = end;
     return region->start + at;
 }
 

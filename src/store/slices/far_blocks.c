@@ -277,7 +277,7 @@ static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry
             return true;
         }
         *out_entry = (struct block_entry){.rest = {0}};
-        bool there = slice && first_block(blocks, slice, &out_entry->place);
+        bool there = !entry.added && slice && first_block(blocks, slice, &out_entry->place);
         if (there && !is_behind(&out_entry->place, &entry.place)) {
             blocks->heap[0] = *out_entry; /* not behind where it was: still the first */
             return true;
@@ -366,18 +366,30 @@ void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *par
 {
     CHECK(part->divisible && rest.records > 0 && blocks->count > 0);
     CHECK(blocks->heap[0].place.number == part->slice->head.number);
-    sink(blocks, 0,
-         (struct block_entry){.place = place_behind(blocks, part, behind), .rest = rest});
+    struct block_entry entry = blocks->heap[0]; /* where the part came from */
+    entry.place = place_behind(blocks, part, behind);
+    entry.rest = rest;
+    sink(blocks, 0, entry);
+}
+
+/* Nothing behind the block was returned: the search comes to it. */
+static bool is_ahead(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+{
+    struct block_place place = place_of(blocks, slice, block);
+    return !blocks->begun || is_behind(&place, &blocks->last);
 }
 
 void far_blocks_add(struct far_blocks *blocks, const struct slice *slice, uint32_t block)
 {
     CHECK(block < slice->head.blocks && slice->fences[block].jobs > 0);
+    if (is_ahead(blocks, slice, block))
+        return;
     uint64_t begin = (uint64_t)slice->fences[block].offset * BLOCK;
     uint32_t bytes = (uint32_t)(slice_block_end(slice, block) - begin);
     push(blocks, (struct block_entry){.place = place_of(blocks, slice, block),
                                       .rest = {.at = blocks->backwards ? bytes : BATCH_HEAD,
-                                               .records = slice->fences[block].jobs}});
+                                               .records = slice->fences[block].jobs},
+                                      .added = true});
 }
 
 void far_blocks_restart(struct far_blocks *blocks, struct job_place from)
@@ -399,6 +411,6 @@ bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice
                       const struct job_place *taken)
 {
     struct block_place place = place_of(blocks, slice, block);
-    return !blocks->begun ||
-           (is_behind(&place, &blocks->last) && far_blocks_precedes(blocks, taken, &place));
+    return is_ahead(blocks, slice, block) &&
+           (!blocks->begun || far_blocks_precedes(blocks, taken, &place));
 }

@@ -7,7 +7,7 @@
  * delayed jobs skips them.
  *
  * All slices are examined once, a portion in each turn; from then on their next blocks are in a
- * heap, 32 bytes for each slice. So neither the work of a turn nor of a block grows with the number
+ * heap, 40 bytes for each slice. So neither the work of a turn nor of a block grows with the number
  * of slices, but for the depth of the heap.
  *
  * With many slices there is not enough memory for a block of each. Then the caller uses a part of a
@@ -52,6 +52,7 @@ struct block_rest {
 struct block_entry {
     struct block_place place;
     struct block_rest rest;
+    bool added; /* the slice's other blocks have an entry of their own, or are not wanted */
 };
 
 /* A part of a block: of `slice`, … */
@@ -71,7 +72,7 @@ struct far_blocks {
     bool begun;               /* `last` is set */
     struct block_place last;  /* what was returned last */
     uint32_t next_number;     /* slices from this number on have not been examined */
-    struct block_entry *heap; /* the next part of each of the others, if it has one */
+    struct block_entry *heap; /* the next part of each of the others, and those that were added */
     uint32_t count, cap;
     struct block_place next; /* after BLOCKS_ENOUGH: no further part comes before this */
 };
@@ -86,7 +87,8 @@ enum far_blocks_verdict {
 
 /* Frees its memory. */
 void far_blocks_fini(struct far_blocks *blocks);
-/* Adds a block that would not be returned, because parts behind it have been. O(log slices). */
+/* Adds the block if it would not be returned, because parts behind it have been. Else the search
+   comes to it, and if it were added its jobs would come twice. O(log slices). */
 void far_blocks_add(struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 /* Begins again behind this place. O(1). */
 void far_blocks_restart(struct far_blocks *blocks, struct job_place from);

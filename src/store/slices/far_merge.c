@@ -22,7 +22,7 @@ struct far_run {
     uint32_t left; /* those that are not gone */
     uint32_t at;   /* its place in the heap, while it has jobs that were not taken */
     int class;     /* far_merge::small has it there; or NO_CLASS */
-    size_t bytes;  /* of all of it */
+    size_t bytes;  /* of all of it, and what it had more before it was cut */
 };
 
 bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
@@ -60,12 +60,18 @@ static void point_to_records(struct far_run *run)
     }
 }
 
+/* Of the jobs and their records. */
+static size_t contents_bytes(const struct far_run *run)
+{
+    return run->count * sizeof(*run->jobs) + records_bytes(run, run->count);
+}
+
 /* What it takes has changed. */
 static void run_count_bytes(struct far_merge *merge, struct far_run *run)
 {
     CHECK(merge->bytes >= run->bytes);
     merge->bytes -= run->bytes;
-    run->bytes = sizeof(*run) + run->count * sizeof(*run->jobs) + records_bytes(run, run->count);
+    run->bytes = sizeof(*run) + contents_bytes(run);
     merge->bytes += run->bytes;
 }
 
@@ -97,7 +103,10 @@ static bool run_release(struct far_merge *merge, struct far_run *run)
     return false;
 }
 
-/* The jobs behind so many go; they were not taken. False: there are none. */
+/*
+ * The jobs behind so many go; they were not taken. Their memory is given back if it is half of what
+ * the run has: to do that for a little of each of many runs takes too long. False: there are none.
+ */
 static bool run_shorten(struct far_merge *merge, struct far_run *run, uint32_t count)
 {
     CHECK(count >= run->next && count <= run->count);
@@ -105,6 +114,8 @@ static bool run_shorten(struct far_merge *merge, struct far_run *run, uint32_t c
         return false;
     run->left -= run->count - count;
     run->count = count;
+    if (contents_bytes(run) > (run->bytes - sizeof(*run)) / 2)
+        return true;
     if (count > 0) {
         size_t bytes = records_bytes(run, count);
         uintptr_t before = (uintptr_t)run->records;

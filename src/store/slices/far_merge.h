@@ -95,7 +95,8 @@ const struct merge_job *far_merge_next(const struct far_merge *merge);
 void far_merge_take(struct far_merge *merge);
 void far_merge_drop(struct far_merge *merge);
 
-/* Drops the jobs behind this position, and sets the bound. O(runs * log jobs of a run). */
+/* Drops the jobs behind this position, and sets the bound. A run gives its memory back only if at
+   least half of it is dropped. O(runs * log jobs of a run). */
 void far_merge_cut(struct far_merge *merge, struct job_place bound);
 /* Drops about the later half of the jobs that were not taken, but not all. False: dropped none. */
 bool far_merge_cut_half(struct far_merge *merge);

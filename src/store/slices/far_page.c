@@ -186,12 +186,16 @@ static size_t share_of_walk(const struct far_pages *pages)
     return has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
 }
 
+static size_t walk_bytes(const struct far_walk *walk)
+{
+    return walk->merge.bytes + far_blocks_bytes(&walk->blocks);
+}
+
+/* After each part that was read, and once: it goes through all runs. */
 static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
 {
-    size_t most = share_of_walk(pages);
-    while (walk->merge.bytes + far_blocks_bytes(&walk->blocks) > most &&
-           far_merge_cut_half(&walk->merge))
-        ;
+    if (walk_bytes(walk) > share_of_walk(pages))
+        (void)far_merge_cut_half(&walk->merge);
 }
 
 /*
@@ -204,7 +208,7 @@ static size_t share_of_slice(const struct far_page_read *read)
 {
     const struct far_walk *walk = read->walk;
     size_t most = share_of_walk(read->store->far_pages), slices = (size_t)walk->blocks.count + 1;
-    size_t used = walk->merge.bytes + far_blocks_bytes(&walk->blocks);
+    size_t used = walk_bytes(walk);
     size_t equal = most / 2 / slices + 1;
     size_t unused = used < most / 4 ? (most / 4 - used) / UNUSED_PARTS : 0;
     if (slices * SLICE_BLOCK_BYTES <= most)
@@ -721,7 +725,7 @@ size_t far_pages_held_bytes(const struct far_pages *pages)
 {
     size_t bytes = 0;
     for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next)
-        bytes += LIST_ENTRY(link, const struct far_walk, link)->merge.bytes;
+        bytes += walk_bytes(LIST_ENTRY(link, const struct far_walk, link));
     return bytes;
 }
 

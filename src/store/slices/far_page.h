@@ -45,7 +45,8 @@ int64_t far_pages_next_us(const struct far_pages *pages);
 void far_pages_limit(struct far_pages *pages, size_t bytes);
 /* For tests: how many ended jobs may be skipped in a turn. */
 void far_pages_limit_drops(struct far_pages *pages, uint32_t drops);
-/* Bytes of memory that idle walks hold now; and bytes of blocks read since opening. */
+/* Bytes of memory that idle walks hold now, as they are limited: jobs and the order of blocks; and
+   bytes of blocks read since opening. */
 size_t far_pages_held_bytes(const struct far_pages *pages);
 uint64_t far_pages_read_bytes(const struct far_pages *pages);
 /* CHECKs the invariants. O(jobs in walks). */

@@ -8,7 +8,7 @@
 enum { JOBS = 1200, PAGE = 37 };
 
 struct listed {
-    uint64_t seqs[JOBS];
+    uint64_t seqs[2 * JOBS];
     unsigned count;
 };
 
@@ -507,9 +507,11 @@ static void jobs_that_become_far_between_two_pages_are_listed(void **state)
         for (there.count = 0; more;) {
             struct far_page page = page_behind(&last, backwards);
             read_page(&model, &page, NULL);
-            for (uint32_t i = 0; i < page.count && there.count < JOBS; i++)
-                there.seqs[there.count++] = page.events[i].job.seq;
-            last.job = page.events[page.count - 1].job;
+            for (uint32_t i = 0; i < page.count && there.count < JOBS; i++) {
+                assert_true(in_order(&last, &page.events[i], backwards));
+                last.job = page.events[i].job;
+                there.seqs[there.count++] = last.job.seq;
+            }
             more = page.more && there.count < JOBS;
             store_far_page_end(model.store, &page);
             for (int i = 0; i < 20 && model.job_count < JOBS + JOBS / 8; i++)
@@ -520,6 +522,87 @@ static void jobs_that_become_far_between_two_pages_are_listed(void **state)
         assert_true(there.count < JOBS);
         assert_int_equal(count_missed(&model, &there, backwards), 0);
         assert_true(read_bytes(&model) - before <= block_bytes(&model) * 3 / 2);
+        model_fini(&model);
+    }
+}
+
+/* Jobs that are due with so much time between one and the next, or before that. */
+static void push_in_a_row(struct model *model, int64_t from_us, int64_t step_us, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        model->at_us = from_us + step_us * i;
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+}
+
+/* Is a part of the slice that begins with this job in use, while others are still to come? */
+static bool is_making(const struct model *model, int64_t due_us)
+{
+    const struct list *all = &model->store->slices->all;
+    for (const struct list *link = all->next; link != all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        if (slice->making && slice->named > 1 && slice->fences[0].due_us == due_us)
+            return true;
+    }
+    return false;
+}
+
+/* They begin behind the beginning of the block that was read last, and before the page's end: the
+   search comes to their block by itself. */
+static void of_a_block_that_begins_within_the_last_page_each_job_comes_once(void **state)
+{
+    enum { ROW = 600, LATE = 900, WITHIN = 5, STEP_US = 1000, SEGMENT = 512 * 1024, SOME = 20 };
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct model model;
+        static struct listed there;
+        far_model(&model, 5);
+        model.body_bytes = 2000;
+        model.options.segment_bytes = SEGMENT;
+        model.options.checkpoint_bytes = SEGMENT;
+        assert_int_equal(model_open(&model), OK);
+        int64_t origin_us = model.now_us + INT64_C(1000) * MODEL_DELAY_US;
+        push_in_a_row(&model, origin_us, STEP_US, ROW);
+        model_settle(&model);
+        struct event last = before_all(backwards);
+        memset(noted, 0, sizeof(noted));
+        note_far(&model, last);
+        there.count = 0;
+        for (bool more = true, late_come = false; more;) {
+            struct far_page page = page_behind(&last, backwards);
+            page.max = SOME;
+            read_page(&model, &page, NULL);
+            for (uint32_t i = 0; i < page.count; i++) {
+                assert_true(in_order(&last, &page.events[i], backwards));
+                last.job = page.events[i].job;
+                there.seqs[there.count++] = last.job.seq;
+            }
+            more = page.more;
+            store_far_page_end(model.store, &page);
+            if (!late_come) {
+                late_come = true;
+                int64_t step_us = backwards ? -STEP_US : STEP_US;
+                int64_t from_us = last.job.due_us - WITHIN * step_us + STEP_US / 2;
+                uint32_t number = segments_tail(model.store->segments)->number;
+                while (segments_tail(model.store->segments)->number == number)
+                    push_in_a_row(&model, origin_us + ROW * STEP_US, 0, 1);
+                for (int i = 0; i < LATE && !is_making(&model, from_us); i++)
+                    push_in_a_row(&model, from_us + step_us * i, 0, 1);
+                assert_true(backwards || is_making(&model, from_us));
+            }
+            note_far(&model, last);
+        }
+        unsigned late = 0;
+        for (size_t i = 0; i < model.job_count; i++) {
+            const struct model_job *job = &model.jobs[i];
+            struct event at = {.job = {.due_us = job->due_us, .seq = job->seq}};
+            bool due = job->far && in_order(&come_to[i], &at, backwards);
+            assert_true(!due || is_listed(&there, job->seq));
+            late += due && i >= ROW;
+        }
+        assert_true(late > WITHIN);
         model_fini(&model);
     }
 }
@@ -704,6 +787,7 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes),
         cmocka_unit_test(a_block_that_cannot_be_read_ends_a_page_and_not_the_listing),
         cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),
+        cmocka_unit_test(of_a_block_that_begins_within_the_last_page_each_job_comes_once),
         cmocka_unit_test(of_jobs_at_one_instant_a_page_reads_but_its_own_blocks),
         cmocka_unit_test(jobs_at_one_instant_are_listed_though_an_index_is_damaged),
         cmocka_unit_test(jobs_at_one_instant_are_listed_when_an_index_can_be_read_again),

@@ -3,6 +3,7 @@
  * which have ended. Nobody may take them for those of the batch.
  */
 #include "store/internal.h"
+#include "store/record.h"
 #include "store/recovery/salvage.h"
 #include "store_model.h"
 #include "store_reuse.h"
@@ -131,6 +132,65 @@ static void p5_salvage_revives_no_job_of_the_earlier_segment(void **state)
     }
 }
 
+static void commit(struct model *model)
+{
+    store_turn(model->store, ++model->now_us);
+    model_disk_works(model);
+    store_poll(model->store);
+}
+
+/* The record of a job with this number that has ended, of which the log has nothing any more. */
+static uint64_t put_ended(struct model *model, uint64_t seq, char *room)
+{
+    struct event event = {.kind = EVENT_JOB, .id = BYTES("an id 12"), .topic = BYTES("topic")};
+    event.job = (struct job_now){.seq = seq, .state = JOB_READY};
+    event.body = BYTES("a body");
+    uint64_t len = record_bytes(&event);
+    record_encode(&event, (size_t)len, room);
+    (void)model_add(model, seq); /* not a living one */
+    return len;
+}
+
+/* P5: an old record lies right behind those of a damaged batch, whose header says where they end;
+   the batch behind it is lost. */
+static void p5_salvage_takes_no_record_behind_a_batchs_end_for_its_own(void **state)
+{
+    enum { MAGIC_AT = 8, CLOCK_AT = 60 };
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct model model;
+        struct batch_head head = {0};
+        char name[DISK_NAME_MAX];
+        uint64_t len;
+        reuse_open_bed(&model, seed);
+        uint64_t ended = model.seq_next++;
+        uint32_t number = go_on(&model, seed * 7);
+        segment_name(number, name);
+        model.body_bytes = 100;
+        assert_int_equal(model_push(&model), OK);
+        commit(&model);
+        uint64_t first = last_batch(&model, name, number);
+        assert_int_equal(model_push(&model), OK);
+        model_close(&model);
+        uint64_t last = last_batch(&model, name, number);
+        assert_true(last > first);
+        const char *at = sim_disk_file(model.disk, name, &len);
+        char *bytes = mem_aligned(BLOCK, (size_t)len);
+        memcpy(bytes, at, (size_t)len);
+        assert_int_equal(batch_head_decode(bytes + first, len - first, &head), FORMAT_GOOD);
+        uint64_t end = first + BATCH_HEAD + head.payload_bytes;
+        assert_true(end + put_ended(&model, ended, bytes + end) <= last);
+        bytes[first + CLOCK_AT] ^= 1;
+        bytes[last + MAGIC_AT] ^= 1;
+        sim_disk_put(model.disk, name, bytes, (size_t)len);
+        struct told told = salvage(&model);
+        assert_int_equal(told.revived, 0);
+        assert_true(told.strays > 0);
+        mem_free(bytes);
+        model_fini(&model);
+    }
+}
+
 /* Without its header salvage does not know whether a segment has a key; clients do not know that.
  */
 static void p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost(void **state)
@@ -171,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p5_salvage_revives_no_job_of_the_earlier_segment),
+        cmocka_unit_test(p5_salvage_takes_no_record_behind_a_batchs_end_for_its_own),
         cmocka_unit_test(p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
