@@ -77,6 +77,7 @@ async function pool () {
   const [one, two] = [await clients.connect(), await clients.connect()]
   await step('pool put', () => one.put('pooled'))
   await step('pool reserve', () => two.reserveWithTimeout(0))
+  await step('pool delete', () => two.delete(6))
   await one.releaseClient()
   await two.releaseClient()
   await clients.disconnect()
