@@ -119,6 +119,25 @@ static void p3_redis_clock_may_be_an_hour_ahead_for_a_while(void **state)
     survive_a_leap_of(3600 * INT64_C(1000000));
 }
 
+/* No heartbeat has shown the leap yet: the bounds of each request keep the clock right. */
+static void p3_a_job_that_is_due_right_after_a_leap_comes_in_time(void **state)
+{
+    static struct client taker, pusher;
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3400 * MS); /* between two heartbeats */
+    int64_t due_us = now_us + 40 * MS;
+    a_job_for_who_waits(&taker, &pusher, due_us);
+    turns(10 * MS);
+    sim_redis_settings(servers[0])->ahead_us = -3600 * INT64_C(1000000);
+    turns(20 * MS);
+    assert_int_equal(taker.answers, 0);
+    turns(due_us + 20 * MS - now_us);
+    assert_int_equal(taker.count, 1);
+}
+
 /* Somebody puts another key in the place of the reserved jobs, and the set back a second later. */
 static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
 {
@@ -206,6 +225,7 @@ int main(void)
         STARTED(p5_jobs_that_are_due_at_once_keep_their_order),
         STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
+        STARTED(p3_a_job_that_is_due_right_after_a_leap_comes_in_time),
         STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
         STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
         STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
