@@ -477,6 +477,7 @@ def test_p2_salvage_is_not_silent_about_files_that_are_not_whole(laterd, tmp_pat
     harm(segments[0])
     if word == "it was cut":
         assert "later salvage DIR NEW" in later("verify", server.data).stderr
+    assert "a spare file is damaged; nothing" not in later("verify", server.data).stderr
     done = later("salvage", server.data, str(tmp_path / "new"))
     assert done.returncode == 6 and word in done.stderr, done
     assert "MANIFEST" in done.stderr or "wal-" in done.stderr, done
