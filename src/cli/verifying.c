@@ -88,7 +88,11 @@ static void report_damage(const struct cli *cli, const char *directory,
                        (unsigned long long)counts->unknown);
     cli_message(cli, "%s: %llu damaged place%s; %s%s%s", directory, (unsigned long long)counts->bad,
                 plural(counts->bad), hit, topics, unknown);
-    cli_message(cli, "bring what is intact into a new store with: later salvage %s NEW", directory);
+    if (counts->bad == counts->spares)
+        cli_message(cli, "the queue is whole: start laterd on it; but see whether the disk fails");
+    else
+        cli_message(cli, "bring what is intact into a new store with: later salvage %s NEW",
+                    directory);
 }
 
 int verifying_run(struct cli *cli, const char *directory, struct store_counts *out_counts)

@@ -613,6 +613,7 @@ struct store_counts {
      * is damaged), and up to `hit_topics` settings or pauses of topics. For `unknown` places that
      * cannot be determined. All 0: nothing that lives is concerned, and the store can be opened. */
     uint64_t hit_jobs, hit_topics, unknown;
+    uint64_t spares; /* of `bad`: files with nothing in them, which the next opening removes */
 };
 struct store_watcher {
     void (*print_line)(void *ctx, const char *line);

@@ -47,12 +47,12 @@ static void table_head(struct table *table, const char *const *names, unsigned c
  */
 struct listing {
     struct cli *cli;
-    const char *path;  /* ready for "limit=…&cursor=…" */
-    const char *array; /* the member that holds the rows */
-    uint64_t left;     /* rows still wanted */
-    struct table *table;
+    const char *path;    /* ready for "limit=…&cursor=…" */
+    const char *array;   /* the member that holds the rows */
+    uint64_t left;       /* rows still wanted */
+    struct table *table; /* NULL: none */
     void (*row)(struct table *table, const json_t *item);
-    void (*print)(const json_t *item); /* the same for --json */
+    void (*print)(const json_t *item); /* instead of a table's row; NULL: a table */
     bool refused;                      /* a page was refused, which was printed */
 };
 
@@ -67,7 +67,7 @@ static void listing_page(struct listing *listing, const json_t *answer, uint64_t
             break;
         listing->left--;
         (*out_rows)++;
-        if (listing->cli->json)
+        if (listing->print)
             listing->print(item);
         else
             listing->row(listing->table, item);
@@ -88,7 +88,7 @@ static int listing_run(struct listing *listing)
         if (listing->refused)
             break;
         listing_page(listing, answer, &rows);
-        if (!listing->cli->json && rows > 0)
+        if (!listing->print && rows > 0)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
@@ -207,7 +207,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
                                   .left = UINT64_MAX,
                                   .table = &table,
                                   .row = topic_row,
-                                  .print = cli_print_stats};
+                                  .print = cli->json ? cli_print_stats : NULL};
         int code = listing_run(&listing);
         if (code == EXIT_NOTHING && !listing.refused && !cli->json)
             cli_message(cli, "there are no topics: the first push into one makes it");
@@ -277,6 +277,12 @@ static void list_labels_row(struct table *table, const json_t *job)
     cell(table, job, "tags");
 }
 
+/* As it is, for other programs: ids have no control characters. */
+static void print_id(const json_t *job)
+{
+    (void)puts(show_string(job, "id"));
+}
+
 /* It has no job of that state: in which others it has some. */
 static void report_other_states(struct cli *cli, const char *topic, const char *state)
 {
@@ -308,29 +314,25 @@ static void report_other_states(struct cli *cli, const char *topic, const char *
 static int list_run(struct cli *cli, int argc, char **argv)
 {
     enum { ORDER = 256 };
-    static const struct option options[] = {{"state", required_argument, NULL, 'S'},
-                                            {"limit", required_argument, NULL, 'n'},
-                                            {"labels", no_argument, NULL, 'L'},
-                                            {"order", required_argument, NULL, ORDER},
-                                            CLI_OPTIONS};
+    static const struct option options[] = {
+        {"state", required_argument, NULL, 'S'},   {"ids", no_argument, NULL, 'i'},
+        {"limit", required_argument, NULL, 'n'},   {"labels", no_argument, NULL, 'L'},
+        {"order", required_argument, NULL, ORDER}, CLI_OPTIONS};
     static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
     static const char *const of_buried[] = {"ID",       "STATE", "DUE",         "PRIORITY",
                                             "ATTEMPTS", "CODE",  "FAILED (UTC)"};
     static const char *const of_labels[] = {"ID",       "STATE",   "DUE",      "PRIORITY",
                                             "ATTEMPTS", "BIZ KEY", "SUBTOPIC", "TAGS"};
     struct table table = {.right = {false, false, false, true, true}};
-    struct listing listing = {.cli = cli,
-                              .array = "jobs",
-                              .left = 100,
-                              .table = &table,
-                              .row = list_row,
-                              .print = cli_print_json};
+    struct listing listing = {
+        .cli = cli, .array = "jobs", .left = 100, .table = &table, .row = list_row};
     const char *state = "delayed", *order = "asc";
-    bool labels = false;
+    bool labels = false, ids = false;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'S': state = optarg; break;
         case 'L': labels = true; break;
+        case 'i': ids = true; break;
         case ORDER: order = optarg; break;
         case 'n': listing.left = cli_number(cli, "--limit", optarg, INT64_MAX); break;
         default: break;
@@ -344,6 +346,9 @@ static int list_run(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "--order is asc or desc, not '%s'", order);
     if (listing.left == 0)
         cli_usage(cli, "--limit is at least 1");
+    if (ids && (labels || cli->json))
+        cli_usage(cli, "--ids, --labels or --json, only one of them");
+    listing.print = ids ? print_id : cli->json ? cli_print_json : NULL;
     struct buf query = {0};
     buf_addf(&query, "/jobs?state=%s&%s%s", state, labels ? "properties=true&" : "",
              strcmp(order, "desc") == 0 ? "order=desc&" : "");
@@ -380,13 +385,15 @@ const struct command command_list = {
         "      --order ORDER    asc, or desc: the last one first (asc)\n"
         "  -L, --labels         with biz key, subtopic and tags; with --json with all that\n"
         "                       was said of the job but its body\n"
+        "  -i, --ids            only ids, one a line, for other commands\n"
         "\nBuried ones are shown with the code and time of their last failure; `later attempts`\n"
         "has the reasons.\n"
         "\nExit 1 if there is none. With --json, one job a line.\n"
         "\nExamples:\n"
         "  later list mail\n"
         "  later list mail --order desc --limit 1\n"
-        "  later list mail --state buried --limit 100000 --json | jq -r .id\n",
+        "  later list mail --state buried --json | jq -c '[.id, .last_failure.code]'\n"
+        "  later list mail --state buried --ids --limit 1000 | xargs -rd '\\n' later kick --\n",
     .run = list_run,
 };
 

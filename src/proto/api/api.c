@@ -329,7 +329,9 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
     bool is_v1 = is_below_v1(request->path) || root == DIALECT_NONE || root == DIALECT_COUNT;
     if (root == DIALECT_DELAY_QUEUE && !is_v1 && request->method == HTTP_M_POST) {
         if (!refuse_cross_site(request, is_v1, call))
-            delay_queue_decode(&input, call); /* the hot path: no page is POSTed */
+            delay_queue_decode(&input, call); /* the hot path: pages are looked for last */
+        if (call->kind == CALL_PROBLEM && call->problem.status == 404 && request->path.len > 1)
+            (void)decode_page(request, call); /* which may not be POSTed; / is 404, as in Go */
     } else if (decode_page(request, call) || refuse_cross_site(request, is_v1, call)) {
         return;
     } else if (is_v1) {

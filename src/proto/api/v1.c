@@ -144,21 +144,6 @@ static bool may_read(const struct v1_call *v1)
                       "the body must be JSON: send it with Content-Type: application/json");
 }
 
-static bool contains(struct bytes text, struct bytes part)
-{
-    return text.len >= part.len && memmem(text.at, text.len, part.at, part.len) != NULL;
-}
-
-static bool may_answer(const struct v1_call *v1)
-{
-    struct bytes accept = v1->request->accept;
-    if (accept.len == 0 || contains(accept, BYTES("*/*")) ||
-        contains(accept, BYTES("application/*")) || contains(accept, BYTES("application/json")))
-        return true;
-    return api_refuse(v1->input.problem, 406, "not_acceptable", "",
-                      "the answer is application/json, which the Accept header does not admit");
-}
-
 /* No call has more parameters than are kept here: behind so many there is one that the decoders
    refuse as unknown. */
 static bool names_differ(const struct v1_call *v1)
@@ -226,7 +211,7 @@ void v1_decode(const struct api_input *input, struct call *call)
         .call = call,
     };
     call->cmd.kind = route->kind;
-    if (!may_answer(&v1) || !may_read(&v1) || !has_query_for(&v1) ||
-        (count > 1 && !read_part(&v1, parts[1])) || !route->decode(&v1))
+    if (!may_read(&v1) || !has_query_for(&v1) || (count > 1 && !read_part(&v1, parts[1])) ||
+        !route->decode(&v1))
         call->kind = CALL_PROBLEM;
 }

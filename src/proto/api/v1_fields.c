@@ -99,13 +99,24 @@ static bool read_delay(const struct reader *reader)
 #define SECONDS_SINCE_MIN INT64_C(1000000000)
 #define SECONDS_SINCE_MAX INT64_C(100000000000)
 
-/* An RFC 3339 time, or whole milliseconds since 1970. */
+/*
+ * An RFC 3339 time, or whole milliseconds since 1970. Numbers of the first days of 1970 are a year,
+ * or a delay, that a client has sent as a time: they are refused, but for 0.
+ */
 static bool read_time(const struct reader *reader, int64_t *out_us)
 {
     int64_t ms;
     if (reader->value->kind == JSON_KIND_STRING) {
         if (rfc3339_read(json_text(reader->value, reader->input->scratch), out_us))
             return true;
+    } else if (json_int(reader->value, &ms) && ms > 0 && ms < SECONDS_SINCE_MIN) {
+        (void)bad(reader, "");
+        api_problem_addf(reader->input->problem,
+                         "%lld would be a time in January 1970: times are RFC 3339 such as "
+                         "\"2030-01-31T08:00:00Z\", or milliseconds since 1970; a time from now is "
+                         "a delay",
+                         (long long)ms);
+        return false;
     } else if (json_int(reader->value, &ms) && ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
         return bad(reader, "these look like seconds since 1970: times are milliseconds since 1970, "
                            "or RFC 3339 such as \"2030-01-31T08:00:00Z\"");

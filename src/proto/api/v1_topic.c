@@ -50,6 +50,19 @@ static bool read_check(const struct v1_call *v1, bool *out_checks)
     return true;
 }
 
+/* A longer ttr would be cut at each push. */
+static bool ttr_fits(const struct v1_call *v1, const struct topic_settings *settings)
+{
+    char room[DURATION_ROOM];
+    int64_t most_us = v1->input.limits->ttr_max_us;
+    if (settings->ttr_us <= most_us)
+        return true;
+    (void)api_refuse(v1->input.problem, 400, "bad_field", "ttr",
+                     "the ttr is over limits.ttr_seconds");
+    api_problem_addf(v1->input.problem, ", which is %s", duration_print(most_us, room));
+    return false;
+}
+
 bool v1_decode_configure(const struct v1_call *v1)
 {
     static const struct bytes nothing = {"{}", 2};
@@ -65,6 +78,8 @@ bool v1_decode_configure(const struct v1_call *v1)
         return false;
     if (topic_settings_read(v1->request->body, v1->input.scratch, &settings, &problem))
         return v1_refuse_settings(v1->input.problem, &problem);
+    if (!ttr_fits(v1, &settings))
+        return false;
     topic_settings_write(&settings, &text);
     if (!bytes_eq(buf_bytes(&text), nothing))
         topic.settings = arena_copy(v1->input.scratch, buf_bytes(&text));

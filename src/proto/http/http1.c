@@ -152,7 +152,6 @@ static void keep_head(struct http1 *http, struct bytes head)
     move(&request->query, head.at, to);
     move(&request->host, head.at, to);
     move(&request->content_type, head.at, to);
-    move(&request->accept, head.at, to);
     move(&request->authorization, head.at, to);
     move(&request->if_match, head.at, to);
     move(&request->if_none_match, head.at, to);
@@ -162,10 +161,9 @@ void http1_detach(struct http1 *http, struct arena *arena, struct http_request *
                   struct buf *out_body)
 {
     struct http_request request = http->request;
-    struct bytes *const parts[] = {
-        &request.target,        &request.path,     &request.query,
-        &request.host,          &request.accept,   &request.content_type,
-        &request.authorization, &request.if_match, &request.if_none_match};
+    struct bytes *const parts[] = {&request.target,   &request.path,         &request.query,
+                                   &request.host,     &request.content_type, &request.authorization,
+                                   &request.if_match, &request.if_none_match};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         *parts[i] = arena_copy(arena, *parts[i]);
     *out_body = (struct buf){0};

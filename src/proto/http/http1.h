@@ -41,7 +41,6 @@ struct http_request {
     struct bytes query;  /* without '?'; may be empty */
     struct bytes host;   /* the Host header, with or without a port; empty: none */
     struct bytes content_type;
-    struct bytes accept;
     struct bytes authorization;
     struct bytes if_match, if_none_match; /* as they were sent; empty: not given */
     struct bytes body;

@@ -16,7 +16,7 @@ struct judge {
     struct bytes name, value; /* of the header line under way */
     struct bytes encoding;    /* Transfer-Encoding */
     struct bytes host, origin;
-    uint32_t hosts, origins, lengths, encodings, expects, content_types, accepts, authorizations;
+    uint32_t hosts, origins, lengths, encodings, expects, content_types, authorizations;
     uint32_t conditions; /* If-Match, If-None-Match */
     bool bad_host, bad_length;
     struct http_refusal refusal; /* status 0: none yet */
@@ -175,10 +175,7 @@ static void judge_line(struct judge *judge)
         }
         break;
     case 6:
-        if (bytes_eq_nocase(name, BYTES("accept"))) {
-            judge->accepts++;
-            head->request.accept = value;
-        } else if (bytes_eq_nocase(name, BYTES("expect"))) {
+        if (bytes_eq_nocase(name, BYTES("expect"))) {
             judge->expects++;
             head->expects_continue = bytes_eq_nocase(value, BYTES("100-continue"));
         } else if (bytes_eq_nocase(name, BYTES("origin"))) {
@@ -351,8 +348,6 @@ static bool judge_all(struct judge *judge)
         return refuse(judge, 417, "no expectation but 100-continue is known");
     if (head->request.http10)
         head->expects_continue = false; /* RFC 9110, 10.1.1 */
-    if (judge->accepts > 1)
-        head->request.accept = bytes_of(NULL, 0); /* a list in pieces: taken as "anything" */
     return true;
 }
 

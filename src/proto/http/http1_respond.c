@@ -15,7 +15,6 @@ static struct bytes status_line(int status)
         LINE(403, "Forbidden");
         LINE(404, "Not Found");
         LINE(405, "Method Not Allowed");
-        LINE(406, "Not Acceptable");
         LINE(408, "Request Timeout");
         LINE(409, "Conflict");
         LINE(412, "Precondition Failed");

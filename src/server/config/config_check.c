@@ -107,6 +107,20 @@ static void check_store(struct checking *checking)
     }
 }
 
+/* With nothing in it, laterd takes 1.6 MB, and twice that once it has answered somebody. */
+static void check_memory(struct checking *checking)
+{
+    enum { MEMORY_MIN = 4 << 20 };
+    struct buf text = {0};
+    if (!checking->config->memory_bytes || checking->config->memory_bytes >= MEMORY_MIN)
+        return;
+    begin(checking, &text, config_find("limits", "memory_bytes"), NULL);
+    buf_add_str(&text, "must be 0, or at least ");
+    config_add_number(&text, KIND_BYTES, MEMORY_MIN);
+    buf_add_str(&text, ": laterd itself takes about that much");
+    refuse(checking, &text);
+}
+
 static void check_jobs(struct checking *checking)
 {
     struct buf text = {0};
@@ -230,6 +244,7 @@ enum err config_check(const struct config *config, struct config_error *out_erro
     check_listeners(&checking);
     check_order(&checking, "limits", "body_bytes", "limits", "request_bytes");
     check_store(&checking);
+    check_memory(&checking);
     check_jobs(&checking);
     check_attempts(&checking);
     check_journal(&checking);

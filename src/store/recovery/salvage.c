@@ -112,7 +112,10 @@ static void identify(struct salvage *salvage, struct found *found)
     } else {
         walker_move_to(&walker, 0, 0);
         if (walker_blank_from(&walker, NULL) > 0)
-            report_fault(salvage, name, "its header is damaged, and no batch can be found in it");
+            report_fault(
+                salvage, name,
+                "its header is damaged, and no batch can be found in it; it is a spare file "
+                "that held nothing, unless batches are missing");
     }
     walker_close(&walker);
 }

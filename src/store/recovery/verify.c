@@ -321,7 +321,16 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
     return OK; /* the other segments are read, too */
 }
 
-/* Verifies a file without a good header: a spare has only zeros, else the header is damaged. */
+/* Were all batches of the log found, so that no other file can have some? Called after the log was
+ * read. After a kill there may be more of them than the manifest says. */
+static bool log_is_whole(const struct verify *verify)
+{
+    return verify->directory.manifest.clean && !verify->log_damaged &&
+           verify->counts.unknown == 0 && verify->batch_next > verify->proven;
+}
+
+/* Verifies a file without a good header: a spare has only zeros, else it is damaged, or the header
+ * of a segment is. */
 static enum err verify_unused(struct verify *verify, const struct found *found)
 {
     char name[DISK_NAME_MAX];
@@ -335,9 +344,13 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     walker_move_to(&walker, 0, 0);
     err = verify_rest(verify, &walker, &dirty);
     if (err || dirty) {
+        bool spare = !err && log_is_whole(verify);
         report(verify, "%s: %s", name,
-               err ? "the disk cannot read it" : "it has no header, and is not empty");
+               err     ? "the disk cannot read it"
+               : spare ? "a spare file is damaged; nothing was in it, and the next start removes it"
+                       : "the header of this segment is damaged, or it is a damaged spare file");
         verify->counts.bad++;
+        verify->counts.spares += spare;
     }
     walker_close(&walker);
     return OK;

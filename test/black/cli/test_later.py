@@ -25,6 +25,7 @@ def later(shared):
         environment = dict(os.environ, LATER_SERVER=url)
         return subprocess.run([LATER, *words], env=environment, capture_output=True, text=True,
                               timeout=30, check=False, **options)
+    run.environment = dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{shared.port}")
     return run
 
 
@@ -101,6 +102,7 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["due", *["1s"] * 65], "later due: 65 durations are too many: 64 at most"),
     (["list", "t", "--state", "late"], "later list: --state is delayed, ready, reserved or buried, not 'late'"),
     (["list", "t", "--order", "up"], "later list: --order is asc or desc, not 'up'"),
+    (["list", "t", "--ids", "--json"], "later list: --ids, --labels or --json, only one of them"),
     (["get", ""], "later get: an ID is empty"),
     (["finish", ""], "later finish: an ID is empty"),
 ])
@@ -110,6 +112,20 @@ def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     assert answer.returncode == USAGE and answer.stdout == ""
     assert lines[0] == says and lines[1].startswith("usage: later ")
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_a_list_of_ids_goes_into_other_commands(later, topic):
+    ids = [f"{topic} {n}" for n in range(3)] + [f"--{topic}", f"{topic}'\"\\é"]
+    for job_id in ids:
+        assert later("push", topic, "x", f"--id={job_id}", "--delay", "1h").returncode == DONE
+    listed = later("list", topic, "--ids")
+    assert listed.returncode == DONE and sorted(listed.stdout.splitlines()) == sorted(ids)
+    assert len(later("list", topic, "--ids", "--limit", "2").stdout.splitlines()) == 2
+    done = subprocess.run(["xargs", "-rd", "\\n", LATER, "run", "--"], input=listed.stdout, text=True, check=False,
+                          capture_output=True, timeout=30, env=later.environment)
+    assert done.returncode == 0, done
+    none = later("list", topic, "--ids")
+    assert none.returncode == NOTHING and none.stdout == "" and "no job is delayed; 5 ready" in none.stderr
 
 
 def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):

@@ -212,7 +212,7 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     call("GET", "/v1/jobs/own/attempts")
     call("POST", "/v1/get", {"jobs": [{"id": "own"}, {"id": "unknown"}]})
     call("POST", "/v1/get", {"job": 1})
-    call("POST", jobs, {"id": "moved", "state": "buried", "due": 1, "created": 1, "attempt": 2, "failures": 1})
+    call("POST", jobs, {"id": "moved", "state": "buried", "due": 0, "created": 1_700_000_000_000, "attempt": 2, "failures": 1})
     call("DELETE", "/v1/jobs/moved")
     call("GET", "/v1/jobs/unknown/attempts")
     call("GET", "/v1/jobs/own/history")

@@ -58,7 +58,7 @@ def test_due_is_a_date_or_epoch_milliseconds(client, topic, form):
 
 @pytest.mark.parametrize("fields, field", [
     ({"delay": "soon"}, "delay"), ({"delay": -1}, "delay"), ({"delay": [1]}, "delay"),
-    ({"due": "yesterday"}, "due"), ({"due": 1735000000}, "due"), ({"due": "2024-02-30T00:00:00Z"}, "due"),
+    ({"due": "yesterday"}, "due"), ({"due": 1735000000}, "due"), ({"due": 2020}, "due"), ({"due": "2024-02-30T00:00:00Z"}, "due"),
     ({"priority": -1}, "priority"), ({"priority": 2**32}, "priority"), ({"priority": "1"}, "priority"),
     ({"priority": 1.5}, "priority"), ({"ttr": 0}, "ttr"), ({"ttr": "x"}, "ttr"),
     ({"id": ""}, "id"), ({"id": "x" * 256}, "id"), ({"id": 5}, "id"), ({"id": "@7"}, "id"),

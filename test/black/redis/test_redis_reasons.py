@@ -39,7 +39,7 @@ def test_a_redis_that_is_away_is_named_with_the_time_since_when(server, redis):
         wait_until(lambda: client.get("/readyz").status == 503, 20)
         wait_until(lambda: AWAY.search(client.get("/readyz").text), 20)
         told = [client.push("t", body="x"), client.job(job_id, method="GET"),
-                client.get("/v1/topics/t"), client.push("t", id="a", body="x", due=1)]
+                client.get("/v1/topics/t"), client.push("t", id="a", body="x", due=0)]
         for answer in told:
             assert answer.status == 503 and AWAY.search(answer.json()["detail"]), answer
         assert AWAY.search(client.push_many("t", [{"body": 1}])[0]["problem"]["detail"])

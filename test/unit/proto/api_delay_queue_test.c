@@ -160,6 +160,19 @@ static void what_the_engine_cannot_do_is_code_1(void **state)
     assert_int_equal(status(), 200);
 }
 
+static void pages_cannot_be_posted(void **state)
+{
+    (void)state;
+    static const char *const pages[] = {"/healthz", "/readyz", "/metrics"};
+    for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+        struct call call = ask(DIALECT_DELAY_QUEUE,
+                               (struct ask){.method = HTTP_M_POST, .target = pages[i], .body = ""});
+        (void)refusal(&call);
+        assert_int_equal(status(), 405);
+        assert_string_equal(call.problem.allow, "GET, HEAD");
+    }
+}
+
 static void other_paths_are_gos_404(void **state)
 {
     (void)state;
@@ -191,6 +204,7 @@ int main(void)
         cmocka_unit_test(get_shows_the_due_time_in_seconds),
         cmocka_unit_test(finishing_an_unknown_job_succeeds),
         cmocka_unit_test(what_the_engine_cannot_do_is_code_1),
+        cmocka_unit_test(pages_cannot_be_posted),
         cmocka_unit_test(other_paths_are_gos_404),
         cmocka_unit_test(any_method_and_content_type_will_do),
     };

@@ -41,7 +41,6 @@ struct ask {
     const char *target; /* path and query */
     const char *type;   /* Content-Type, or NULL */
     const char *body;
-    const char *accept;
     bool cross_site;
     const char *host; /* or NULL */
     const char *if_match, *if_none_match;
@@ -64,7 +63,6 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .query =
             asked.target[path_len] ? bytes_str(asked.target + path_len + 1) : bytes_of(NULL, 0),
         .content_type = text_or_nothing(asked.type),
-        .accept = text_or_nothing(asked.accept),
         .body = text_or_nothing(asked.body),
         .keep_alive = true,
         .cross_site = asked.cross_site,

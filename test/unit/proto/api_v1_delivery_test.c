@@ -63,6 +63,17 @@ static void settings_that_are_wrong_are_named_by_their_path(void **state)
     assert_string_equal(call.problem.field, "retyr");
 }
 
+static void a_ttr_above_the_limit_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(put("{\"ttr\":\"24h\"}", NULL, NULL).kind, CALL_CMD);
+    struct call call = put("{\"ttr\":\"25h\"}", NULL, NULL);
+    assert_string_equal(refusal(&call),
+                        "{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,"
+                        "\"code\":\"bad_field\",\"field\":\"ttr\",\"detail\":"
+                        "\"the ttr is over limits.ttr_seconds, which is 1d\"}");
+}
+
 static void an_unknown_field_is_told_the_known_ones(void **state)
 {
     (void)state;
@@ -386,10 +397,10 @@ static void a_replay_names_codes_and_times(void **state)
     assert_int_equal(call.replay.to_us, INT64_MAX);
     assert_int_equal(call.replay.max, 7);
     call = v1(HTTP_M_POST, "/v1/topics/t/replay",
-              "{\"code\":503,\"from\":1000,\"to\":\"2023-11-14T22:13:19Z\"}");
+              "{\"code\":503,\"from\":1000000000000,\"to\":\"2023-11-14T22:13:19Z\"}");
     assert_int_equal(call.replay.code_first, 503);
     assert_int_equal(call.replay.code_last, 503);
-    assert_int_equal(call.replay.from_us, SECOND_US);
+    assert_int_equal(call.replay.from_us, 1000000000 * SECOND_US);
     assert_int_equal(call.replay.max, fixture_limits.batch_jobs);
     call = v1(HTTP_M_POST, "/v1/topics/t/replay", NULL);
     assert_int_equal(call.kind, CALL_REPLAY);
@@ -399,8 +410,8 @@ static void a_replay_names_codes_and_times(void **state)
     } bad[] = {
         {"{\"code\":\"5x\"}", "code"},
         {"{\"code\":true}", "code"},
-        {"{\"from\":1,\"since\":1}", "since"},
-        {"{\"since\":1,\"from\":1}", "from"},
+        {"{\"from\":0,\"since\":1}", "since"},
+        {"{\"since\":1,\"from\":0}", "from"},
         {"{\"max\":0}", "max"},
         {"{\"state\":\"buried\"}", "state"},
     };
@@ -459,6 +470,7 @@ int main(void)
         cmocka_unit_test(settings_are_kept_in_their_fixed_form),
         cmocka_unit_test(settings_that_say_nothing_are_taken_away),
         cmocka_unit_test(settings_that_are_wrong_are_named_by_their_path),
+        cmocka_unit_test(a_ttr_above_the_limit_is_refused),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),

@@ -105,10 +105,13 @@ static void what_is_wrong_is_named(void **state)
         {"{\"delay\":1.5}", "bad_field", "delay"},
         {"{\"delay\":\"9999999w\"}", "bad_field", "delay"},
         {"{\"delay\":1,\"due\":1}", "bad_field", "due"},
-        {"{\"due\":1,\"delay\":1}", "bad_field", "delay"},
+        {"{\"due\":0,\"delay\":1}", "bad_field", "delay"},
         {"{\"due\":\"tomorrow\"}", "bad_field", "due"},
         {"{\"due\":\"2030-02-30T00:00:00Z\"}", "bad_field", "due"},
         {"{\"due\":-1}", "bad_field", "due"},
+        {"{\"due\":1}", "bad_field", "due"},
+        {"{\"due\":2020}", "bad_field", "due"},
+        {"{\"due\":999999999}", "bad_field", "due"},
         {"{\"ttr\":0}", "bad_field", "ttr"},
         {"{\"ttr\":\"25h\"}", "bad_field", "ttr"},
         {"{\"priority\":4294967296}", "bad_field", "priority"},
@@ -299,18 +302,19 @@ static void media_types_are_looked_at(void **state)
 {
     (void)state;
     static const struct {
-        const char *type, *accept;
+        const char *type;
         int status; /* 0: taken */
     } cases[] = {
-        {"application/json", NULL, 0}, {"Application/JSON; charset=utf-8", "*/*", 0},
-        {"text/plain", NULL, 415},     {"application/x-www-form-urlencoded", NULL, 415},
-        {NULL, "text/html", 406},      {NULL, "text/html, application/*;q=0.5", 0},
+        {"application/json", 0},
+        {"Application/JSON; charset=utf-8", 0},
+        {"text/plain", 415},
+        {"application/x-www-form-urlencoded", 415},
+        {NULL, 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_POST,
                                                           .target = "/v1/topics/t/jobs",
                                                           .type = cases[i].type,
-                                                          .accept = cases[i].accept,
                                                           .body = "{}"});
         assert_int_equal(call.kind == CALL_PROBLEM ? call.problem.status : 0, cases[i].status);
     }
@@ -331,7 +335,7 @@ static void jobs_are_named_in_the_path(void **state)
     assert_int_equal(call.cmd.job.ref.seq, 77);
     call = v1(HTTP_M_HEAD, "/v1/jobs/a", NULL);
     assert_true(call.cmd.kind == CMD_GET && call.format.head_only);
-    call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"due\":5,\"body\":1}");
+    call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"due\":0,\"body\":1}");
     assert_true(call.cmd.job.has_due && call.cmd.job.has_body && !call.cmd.job.has_priority);
     assert_int_equal(v1(HTTP_M_PATCH, "/v1/jobs/a", "{}").kind, CALL_PROBLEM);
     assert_int_equal(v1(HTTP_M_POST, "/v1/jobs/a/finish", "{\"lease\":5}").kind, CALL_PROBLEM);

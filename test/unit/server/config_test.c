@@ -134,6 +134,13 @@ static void values_that_do_not_fit_name_the_line_and_both_values(void **state)
                  "store.segment_bytes (16M, the default)");
     expect_error("[store]\nsegment_bytes = 300001\n",
                  ":2: store.segment_bytes = 300001: must be a multiple of 4096");
+    expect_error("[limits]\nmemory_bytes = 1K\n",
+                 ":2: limits.memory_bytes = 1K: must be 0, or at least 4M: laterd itself takes "
+                 "about that much");
+    expect_error("[limits]\nmemory_bytes = 4194303\n",
+                 ":2: limits.memory_bytes = 4194303: must be 0, or at least 4M: laterd itself "
+                 "takes about that much");
+    assert_int_equal(check("[limits]\nmemory_bytes = 4M\n"), OK);
     expect_error("[limits]\njobs = 268435456\n",
                  ":2: limits.jobs = 268435456: must not be above 268435455: the embedded engine "
                  "holds no more");
