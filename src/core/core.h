@@ -106,8 +106,8 @@ int64_t core_unlogged_us(const struct core *core);
 
 uint64_t core_lease_next(const struct core *core); /* the lease that will be given next */
 
-/* True if consumers wait and jobs are delayed, so that a late turn would deliver a job late. O(1).
- */
+/* True if consumers wait and jobs are delayed, so that a late turn would deliver a job late.
+   O(1). */
 bool core_is_awaited(const struct core *core);
 
 /*

@@ -127,8 +127,8 @@ int64_t job_rank_us(const struct job *job);
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);
 
-/* Writes the state in replay, where any move is allowed: the log has the state, not the way to it.
- */
+/* Writes the state in replay, where any move is allowed: the log has the state, not the way to
+   it. */
 void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */

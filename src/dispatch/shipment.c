@@ -434,8 +434,8 @@ static bool lane_has_room(struct lane *lane, int64_t now_us)
            (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
 }
 
-/* False: not now; a timer wakes the pump if only time is missing, else a delivery that ends does.
- */
+/* False: not now; a timer wakes the pump if only time is missing, else a delivery that ends
+   does. */
 static bool origin_admits(struct pump *pump, struct origin *origin)
 {
     int64_t now_us = pump_now(pump), until_us = origin_until_us(origin);

@@ -525,8 +525,8 @@ bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
 
 /* ---- history: what happened to jobs ---- */
 
-/* Records it, if options.history_us is not 0, together with the events of the same command. O(1).
- */
+/* Records it, if options.history_us is not 0, together with the events of the same command.
+   O(1). */
 void store_history_add(struct store *store, const struct happening *happening);
 
 /*

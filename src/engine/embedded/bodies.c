@@ -67,8 +67,8 @@ struct shown_notes {
     uint32_t count, cold_count;
 };
 
-/* Allocated in one block with its jobs, copies of what they borrowed from the core, and `wanted`.
- */
+/* Allocated in one block with its jobs, copies of what they borrowed from the core, and
+   `wanted`. */
 struct body_waiter {
     struct waiting_reply head;
     struct list link;
@@ -574,8 +574,8 @@ static bool still_reserved(struct embedded *embedded, struct reply *reply, struc
     return false;
 }
 
-/* Puts the bodies that were read into the reply; jobs whose bodies could not be read are removed.
- */
+/* Puts the bodies that were read into the reply; jobs whose bodies could not be read are
+   removed. */
 static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
 {
     struct reply *reply = &waiter->reply;

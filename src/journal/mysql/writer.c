@@ -41,8 +41,8 @@ static void unlock(struct writer *writer)
     (void)pthread_mutex_unlock(&writer->mutex);
 }
 
-/* With the mutex locked. Sleeps until a batch is given, the thread must end, or the time has come.
- */
+/* With the mutex locked. Sleeps until a batch is given, the thread must end, or the time has
+   come. */
 static void wait_until(struct writer *writer, int64_t until_us)
 {
     struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
@@ -295,8 +295,8 @@ static bool is_closing(struct writer *writer)
     return closing;
 }
 
-/* True: the writer is ending, and must not take the cursor any more: it would fence the next one.
- */
+/* True: the writer is ending, and must not take the cursor any more: it would fence the next
+   one. */
 static bool ends_untaken(struct writer *writer)
 {
     return !writer->taken && is_closing(writer);

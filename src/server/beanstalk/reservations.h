@@ -24,8 +24,8 @@ struct beanstalk_reservation {
     uint64_t end; /* where its answer ends, as session_end() counts; 0: it has surely arrived */
 };
 
-/* What one connection holds: a heap, the reservation that ends first at its top. Zeroed is empty.
- */
+/* What one connection holds: a heap, the reservation that ends first at its top. Zeroed is
+   empty. */
 struct beanstalk_holder {
     struct beanstalk_reservation **heap;
     uint32_t count;

@@ -48,8 +48,8 @@ static void add_other(struct checking *checking, struct buf *out, const struct c
         buf_add_str(out, ", the default)");
 }
 
-/* Begins "FILE:LINE: section.key = value: " at `key`, or at the other one if no file set the first.
- */
+/* Begins "FILE:LINE: section.key = value: " at `key`, or at the other one if no file set the
+   first. */
 static void begin(struct checking *checking, struct buf *out, const struct config_key *key,
                   const struct config_key *other)
 {

@@ -46,8 +46,8 @@ static void add_encoded(struct buf *out, struct bytes text)
     }
 }
 
-/* Percent-encodes what is not visible ASCII, " and %, as CloudEvents' HTTP binding says (3.1.3.2).
- */
+/* Percent-encodes what is not visible ASCII, " and %, as CloudEvents' HTTP binding says
+   (3.1.3.2). */
 static void add_attribute(struct buf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
