@@ -312,8 +312,7 @@ void lane_ask(struct lane *lane)
     uint32_t count = credit(lane);
     if (!count) {
         if (origin && lane->state != LANE_BLOCKED)
-            origin_wake(pump,
-                        origin); /* another lane may use the room that this one was woken for */
+            origin_wake(pump, origin); /* for a lane that can use what this one was woken for */
         return;
     }
     uint32_t part = share(lane);

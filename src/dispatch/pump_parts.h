@@ -68,8 +68,8 @@ struct lane {
     int64_t failing_us;     /* since when all deliveries have failed; 0: the last one did not */
     int64_t active_us;      /* when a delivery was under way last */
     struct key_order *keys; /* order by key: key_order.h; NULL: no order */
-    uint64_t
-        ours; /* with order by key: keeps_order()'s result; 0: another daemon may send its jobs */
+    /* With order by key: keeps_order()'s result; 0: another daemon may send its jobs. */
+    uint64_t ours;
 };
 
 enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };

@@ -128,8 +128,7 @@ static void close_thread(struct member *member)
     thread->wishes.close = true;
     unlock(thread);
     member_wake(thread);
-    (void)pthread_join(thread->thread,
-                       NULL); /* cannot fail: it was started, and is joined only here */
+    (void)pthread_join(thread->thread, NULL); /* it was started, and is joined only here */
     thread->options.ended(thread->options.user);
     lock(thread);
     bool noted = thread->noted;

@@ -119,10 +119,9 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
     struct ticket *ticket = ctx;
     bool of_change = is_of_change(embedded, reply);
     if (!ticket)
-        return; /* there is no ticket */
+        return; /* nobody needs the answer */
     ticket->parked = 0;
-    if (of_change &&
-        store_failed(embedded->store)) { /* a long search that began before the failure */
+    if (of_change && store_failed(embedded->store)) { /* of a search begun before the failure */
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
         return;
     }
@@ -429,7 +428,7 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
     if (sink->fact && embedded->store && embedded->directory)
         sink->fact(sink, &(struct fact){
                              .name = "data_dir", .type = FACT_TEXT, .text = embedded->directory});
-    journal_feed_describe((const struct embedded *)engine, sink);
+    journal_feed_describe(embedded, sink);
 }
 
 static void settings_changed(struct core_callbacks *callbacks, struct bytes topic, uint64_t version,

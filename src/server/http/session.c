@@ -178,8 +178,8 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     server_begin_visit(server);
     request->pending.state = PENDING_OPEN;
     submit(request, call, host);
-    pipeline_check_client_end(
-        &http->pipeline); /* the client may have left meanwhile: it must not wait for a job (P6) */
+    /* The client may have left meanwhile: then it must not wait for a job (P6). */
+    pipeline_check_client_end(&http->pipeline);
     pipeline_read_on(&http->pipeline);
 }
 
@@ -373,7 +373,7 @@ static void expired(struct session *session)
             detail, sizeof(detail),
             "the request was not whole within limits.request_seconds, which is %s",
             duration_print(session->server->options.config->request_us, room)); /* it fits */
-        refuse_with(of(session), ERR_INVALID, 408, detail);
+        refuse_with(http, ERR_INVALID, 408, detail);
         return;
     }
     session_free(session, SESSION_DROPPED);
