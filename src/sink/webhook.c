@@ -163,7 +163,7 @@ static void run_event(struct worker_thread *thread, const struct epoll_event *ev
 
 static int sleep_ms(const struct worker_thread *thread)
 {
-    int64_t until_us = thread->timer_us < thread->end_us ? thread->timer_us : thread->end_us;
+    int64_t until_us = time_earlier(thread->timer_us, thread->end_us);
     if (until_us == INT64_MAX)
         return -1;
     int64_t us = until_us - steady_us();

@@ -343,23 +343,16 @@ int64_t store_cleaning_us(const struct store *store)
 
 int64_t store_next_us(const struct store *store)
 {
-    int64_t read_us = body_reads_next_us(store->body_reads);
-    int64_t far_us = far_reads_next_us(store->far_reads);
-    read_us = far_us < read_us ? far_us : read_us;
-    int64_t page_us = far_pages_next_us(store->far_pages);
-    read_us = page_us < read_us ? page_us : read_us;
-    int64_t history_us = history_next_us(store->history);
-    read_us = history_us < read_us ? history_us : read_us;
+    int64_t next_us = body_reads_next_us(store->body_reads);
+    next_us = time_earlier(next_us, far_reads_next_us(store->far_reads));
+    next_us = time_earlier(next_us, far_pages_next_us(store->far_pages));
+    next_us = time_earlier(next_us, history_next_us(store->history));
     if (store->failed)
-        return read_us;
-    int64_t next_us = log_next_us(store->log);
-    next_us = read_us < next_us ? read_us : next_us;
-    int64_t cleaner_us = cleaner_next_us(store->cleaner);
-    int64_t slices_us = slices_next_us(store->slices);
-    next_us = slices_us < next_us ? slices_us : next_us;
-    int64_t segments_us = segments_next_us(store->segments);
-    next_us = cleaner_us < next_us ? cleaner_us : next_us;
-    return segments_us < next_us ? segments_us : next_us;
+        return next_us; /* only reads go on */
+    next_us = time_earlier(next_us, log_next_us(store->log));
+    next_us = time_earlier(next_us, cleaner_next_us(store->cleaner));
+    next_us = time_earlier(next_us, slices_next_us(store->slices));
+    return time_earlier(next_us, segments_next_us(store->segments));
 }
 
 void store_poll(struct store *store)

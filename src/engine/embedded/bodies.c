@@ -714,7 +714,7 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
                 job->until_us = INT64_MAX; /* its lease is gone: no longer renewed here */
         }
         int64_t until_us = first_until_us(reply);
-        next_us = until_us < next_us ? until_us : next_us;
+        next_us = time_earlier(next_us, until_us);
     }
     return next_us;
 }
@@ -727,7 +727,7 @@ void bodies_renew_leases(struct embedded *embedded)
     int64_t reading_us = renew(embedded, &bodies->reading);
     int64_t whole_us = renew(embedded, &bodies->whole);
     int64_t given_up_us = renew(embedded, &bodies->given_up);
-    bodies->renew_at_us = reading_us < whole_us ? reading_us : whole_us;
+    bodies->renew_at_us = time_earlier(reading_us, whole_us);
     if (given_up_us < bodies->renew_at_us)
         bodies->renew_at_us = given_up_us;
 }

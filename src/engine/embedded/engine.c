@@ -392,14 +392,10 @@ static int64_t engine_end(struct engine *engine)
     embedded->busy |= embedded->discard.first != NULL; /* begin() frees it */
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
-        int64_t store_us = store_next_us(embedded->store), part_us = report_full(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        part_us = journal_resync_next_us(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        part_us = front_next_us(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        if (store_us < next_us)
-            next_us = store_us;
+        next_us = time_earlier(next_us, store_next_us(embedded->store));
+        next_us = time_earlier(next_us, report_full(embedded));
+        next_us = time_earlier(next_us, journal_resync_next_us(embedded));
+        next_us = time_earlier(next_us, front_next_us(embedded));
         commit_advance(embedded);
     }
     return next_us;

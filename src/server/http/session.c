@@ -353,7 +353,7 @@ static int64_t deadline_us(const struct session *session)
     int64_t answer_us = session_answer_deadline_us(session);
     int64_t request_us = session_request_deadline_us(session);
     if (request_us != INT64_MAX && !http->pipeline.unread) /* unread: it waits for us, not we */
-        return answer_us < request_us ? answer_us : request_us;
+        return time_earlier(answer_us, request_us);
     if (answer_us != INT64_MAX)
         return answer_us;
     if (http->pipeline.count > 0)
