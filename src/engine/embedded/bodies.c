@@ -87,13 +87,6 @@ struct body_waiter {
 
 /* ---- without a disk ---- */
 
-static char *put_bytes(char *at, struct bytes bytes)
-{
-    if (bytes.len)
-        memcpy(at, bytes.at, bytes.len);
-    return at + bytes.len;
-}
-
 struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event)
 {
     struct stored stored = {0};
@@ -106,16 +99,16 @@ struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *e
         struct memory_body *body = blocks_at(&bodies->memory, stored.where);
         body->content_type_len = (uint32_t)event->content_type.len;
         body->properties_len = (uint32_t)event->properties.len;
-        char *end = put_bytes(body->bytes, event->content_type);
-        end = put_bytes(end, event->body);
-        (void)put_bytes(end, event->properties);
+        char *end = bytes_put(body->bytes, event->content_type);
+        end = bytes_put(end, event->body);
+        (void)bytes_put(end, event->properties);
     } else if (event->kind == EVENT_NOTE) {
         size_t size = sizeof(struct memory_note) + event->body.len;
         stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
         struct memory_note *note = blocks_at(&bodies->memory, stored.where);
         note->head = event->note;
         note->len = (uint32_t)event->body.len;
-        (void)put_bytes(note->text, event->body);
+        (void)bytes_put(note->text, event->body);
     }
     return stored;
 }
@@ -330,14 +323,6 @@ static void fetched(struct body_fetch *fetch)
     list_add_tail(&waiter->embedded->bodies.whole, &waiter->link);
 }
 
-static char *copy_bytes(char *room, struct bytes *bytes)
-{
-    if (bytes->len)
-        memcpy(room, bytes->at, bytes->len);
-    bytes->at = room;
-    return room + bytes->len;
-}
-
 static size_t retry_bytes(const struct job_view *job)
 {
     return job->retry_count * sizeof(job->retry_us[0]);
@@ -359,7 +344,7 @@ static char *copy_asked(struct body_waiter *waiter, struct bytes *topics, char *
     waiter->asked = *waiter->reply.asked;
     for (uint32_t i = 0; i < waiter->asked.topic_count; i++) {
         topics[i] = waiter->asked.topics[i];
-        room = copy_bytes(room, &topics[i]);
+        room = bytes_move_to(room, &topics[i]);
     }
     waiter->asked.topics = topics;
     waiter->reply.asked = &waiter->asked;
@@ -390,8 +375,8 @@ static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted
     }
     char *room = (char *)retry_us;
     for (uint32_t i = 0; i < reply->count; i++) {
-        room = copy_bytes(room, &jobs[i].ref.id);
-        room = copy_bytes(room, &jobs[i].topic);
+        room = bytes_move_to(room, &jobs[i].ref.id);
+        room = bytes_move_to(room, &jobs[i].topic);
     }
     room = copy_asked(waiter, topics, room);
     CHECK(room == (char *)waiter + size);
