@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "core/core.h"
 #include "server/config/config_parts.h"
@@ -195,8 +196,7 @@ static void check_history(struct checking *checking)
 static bool is_plain(const char *text, const char *others)
 {
     for (; *text; text++) {
-        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
-        if (!letter && !(*text >= '0' && *text <= '9') && !strchr(others, *text))
+        if (!ascii_is_letter(*text) && !ascii_is_digit(*text) && !strchr(others, *text))
             return false;
     }
     return true;
