@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "journal/mysql/plugin.h"
 #include "os/thread.h"
+#include "port/clock.h"
 
 enum {
     BACKOFF_FIRST_US = 100 * 1000,
@@ -26,9 +27,7 @@ static struct writer *self(struct journal *journal)
 
 int64_t writer_now_us(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return clock_monotonic_us();
 }
 
 static void lock(struct writer *writer)
