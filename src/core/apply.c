@@ -3,7 +3,6 @@
  * then emits the event, then replies.
  */
 #include "base/check.h"
-#include "base/mem.h"
 #include "core/core_internal.h"
 
 enum { COMMAND_NS = 600, BODY_BYTES_PER_NS = 4 }; /* work for a command and for keeping a body */

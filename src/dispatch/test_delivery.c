@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "dispatch/pump_parts.h"
 
 enum { TESTS_MAX = 16, TEST_ID_MAX = 40 };

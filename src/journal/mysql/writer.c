@@ -1,6 +1,5 @@
 #include "journal/mysql/writer.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
