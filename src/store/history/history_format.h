@@ -62,7 +62,6 @@ struct history_head {
     uint64_t fences_sum;
 };
 
-void history_head_encode(const struct history_head *head, void *block);
 enum format_verdict history_head_decode(const void *block, struct history_head *out_head);
 
 struct history_fence {
