@@ -51,7 +51,9 @@ struct core_options {
     uint64_t seq_first;   /* so do server-made numbers; at least 1 */
 };
 
+/* An empty core. The options are copied; sink and callbacks are borrowed for its life. */
 struct core *core_new(const struct core_options *options);
+/* Answers nobody. NULL does nothing. O(topics + waiters + chunks of memory). */
 void core_free(struct core *core);
 
 /*
