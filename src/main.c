@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "laterd/command_line.h"
 #include "laterd/complain.h"
 #include "laterd/listeners.h"
@@ -164,15 +165,12 @@ static bool run(struct program *program)
             return false;
         if (service->server->draining && !server_leads(service->server))
             return true;
-        int64_t look_us = draining ? INT64_MAX : service_update(service);
-        if (look_us < next_us)
-            next_us = look_us;
+        if (!draining)
+            next_us = time_earlier(next_us, service_update(service));
         int64_t heap_us =
             heap_return_turn(&program->heap_return, program->platform.loop->now_us, mem_used());
-        if (heap_us < next_us)
-            next_us = heap_us;
-        server_sleep(service->server,
-                     next_us < program->give_up_us ? next_us : program->give_up_us);
+        next_us = time_earlier(next_us, heap_us);
+        server_sleep(service->server, time_earlier(next_us, program->give_up_us));
     }
     return true;
 }

@@ -25,11 +25,6 @@ uint64_t blocks_take(struct blocks *blocks, size_t size_bytes); /* not zeroed; 8
 void *blocks_at(const struct blocks *blocks, uint64_t handle);  /* the address; handle is not 0 */
 void blocks_give(struct blocks *blocks, uint64_t handle);       /* 0 does nothing */
 
-static inline bool blocks_has_spare(const struct blocks *blocks)
-{
-    return blocks->spare != 0;
-}
-
 bool blocks_trim(struct blocks *blocks); /* as pool_trim() */
 
 #endif

@@ -31,9 +31,10 @@ enum {
 };
 
 struct budget_meter {
-    int64_t (*now_us)(
-        struct budget_meter *meter); /* any clock that costs next to nothing to read */
-    int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
+    /* Any clock that costs next to nothing to read. */
+    int64_t (*now_us)(struct budget_meter *meter);
+    /* The thread's processor time: a system call. */
+    int64_t (*cpu_us)(struct budget_meter *meter);
     int64_t last_reading_us; /* the last reading of `now_us`; 0: none since budget_begin() */
     int64_t last_left_ns;    /* of the budget, then, or at budget_begin() */
     int64_t charged_ns;      /* beyond the estimate, by `now_us`, since budget_begin() */
@@ -70,6 +71,7 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
     budget->next_reading_ns = ns - BUDGET_METER_NS;
 }
 
+/* For budget_spend(): charges the time beyond the estimate. The budget has a meter. */
 void budget_read_meter(struct budget *budget);
 
 /* Leaves the time since the last reading out: that work has a limit of its own, and will take

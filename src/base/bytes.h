@@ -32,6 +32,22 @@ static inline bool bytes_eq(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* Copies the bytes to `to`, which has room for them; returns the address behind. */
+static inline char *bytes_put(char *to, struct bytes from)
+{
+    if (from.len)
+        memcpy(to, from.at, from.len);
+    return to + from.len;
+}
+
+/* The same, after which `*bytes` is the copy. */
+static inline char *bytes_move_to(char *to, struct bytes *bytes)
+{
+    char *end = bytes_put(to, *bytes);
+    bytes->at = to;
+    return end;
+}
+
 /* A word of eight times this byte, for code that tests eight bytes at once. */
 #define EACH_BYTE(byte) (0x0101010101010101u * (uint64_t)(byte))
 
@@ -39,6 +55,11 @@ static inline bool bytes_eq(struct bytes a, struct bytes b)
 bool bytes_eq_nocase(struct bytes a, struct bytes b);
 
 bool bytes_starts(struct bytes whole, struct bytes start); /* true: `whole` begins with `start` */
+/* The same, but ASCII letters compare without case. */
+static inline bool bytes_starts_nocase(struct bytes whole, struct bytes start)
+{
+    return whole.len >= start.len && bytes_eq_nocase(bytes_of(whole.at, start.len), start);
+}
 
 /* <0, 0, >0 like memcmp; a shorter string sorts before a longer one it starts. */
 int bytes_cmp(struct bytes a, struct bytes b);

@@ -21,9 +21,9 @@
  */
 static inline void hash_leave_vectors(size_t len)
 {
-#if defined(__x86_64__) && !defined(__AVX__) /* with it the compiler uses whole registers itself   \
-                                              */
-    enum { SHORT_MAX = 240 };                /* bytes that are hashed without vectors */
+/* With AVX the compiler itself uses whole registers. */
+#if defined(__x86_64__) && !defined(__AVX__)
+    enum { SHORT_MAX = 240 }; /* bytes that are hashed without vectors */
     if (len > SHORT_MAX && __builtin_cpu_supports("avx"))
         __asm__ volatile("vzeroupper");
 #else

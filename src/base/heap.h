@@ -8,7 +8,7 @@
 #ifndef LATERD_BASE_HEAP_H
 #define LATERD_BASE_HEAP_H
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct heap_node {
@@ -35,7 +35,7 @@ void heap_valid(const struct heap *heap);
 /* One with the least key, or NULL: the heap is empty. */
 static inline struct heap_node *heap_first(const struct heap *heap)
 {
-    return heap->count > 0 ? heap->nodes[0] : (struct heap_node *)0;
+    return heap->count > 0 ? heap->nodes[0] : NULL;
 }
 
 #endif

@@ -3,7 +3,6 @@
  * then emits the event, then replies.
  */
 #include "base/check.h"
-#include "base/mem.h"
 #include "core/core_internal.h"
 
 enum { COMMAND_NS = 600, BODY_BYTES_PER_NS = 4 }; /* work for a command and for keeping a body */
@@ -239,7 +238,25 @@ static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
     core_emit_move(core, job, PROMISED);
 }
 
-static void reschedule(struct core *core, uint32_t number, const struct cmd_job *cmd)
+static void run(struct core *core, uint32_t number)
+{
+    core_make_ready(core, number);
+    core_happened(core, core_job(core, number), HAPPENED_RUN, NULL);
+}
+
+static void bury(struct core *core, uint32_t number, const struct cmd_job *cmd)
+{
+    struct job *job = core_job(core, number);
+    core_note(core, job, cmd->note, cmd->note_code);
+    if (cmd->has_priority)
+        job->priority = cmd->priority;
+    core_bury(core, number, PROMISED);
+    core_happened(core, job, HAPPENED_BURIED,
+                  &(struct job_note){.code = cmd->note_code, .text = cmd->note});
+}
+
+/* A new body, due time or priority: the job waits again. */
+static void rewrite(struct core *core, uint32_t number, const struct cmd_job *cmd)
 {
     struct job *job = core_unlink(core, number);
     if (cmd->has_due)
@@ -257,6 +274,12 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
     CHECK(job->has_properties == (cmd->properties.len > 0)); /* the engine gives the job's own */
     core_emit_job(core, job, &(struct job_content){cmd->content_type, cmd->body, cmd->properties},
                   PROMISED);
+}
+
+static void reschedule(struct core *core, uint32_t number, const struct cmd_job *cmd)
+{
+    rewrite(core, number, cmd);
+    core_happened(core, core_job(core, number), HAPPENED_RESCHEDULED, NULL);
 }
 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
@@ -277,27 +300,15 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
         end_job(core, number, cmd, ctx, core_retire);
         return;
     }
-    if (cmd->kind == CMD_RELEASE)
-        release(core, number, &cmd->job);
-    else if (cmd->kind == CMD_TOUCH)
-        touch(core, number, &cmd->job);
-    else if (cmd->kind == CMD_RESERVE_JOB)
-        core_lease(core, number, cmd->job.bound, 0, cmd->job.by);
-    else if (cmd->kind == CMD_KICK)
-        core_kick(core, number);
-    else if (cmd->kind == CMD_RUN) {
-        core_make_ready(core, number);
-        core_happened(core, job, HAPPENED_RUN, NULL);
-    } else if (cmd->kind == CMD_RESCHEDULE) {
-        reschedule(core, number, &cmd->job);
-        core_happened(core, job, HAPPENED_RESCHEDULED, NULL);
-    } else if (cmd->kind == CMD_BURY) {
-        struct job_note why = {.code = cmd->job.note_code, .text = cmd->job.note};
-        core_note(core, core_job(core, number), cmd->job.note, cmd->job.note_code);
-        if (cmd->job.has_priority)
-            core_job(core, number)->priority = cmd->job.priority;
-        core_bury(core, number, PROMISED);
-        core_happened(core, job, HAPPENED_BURIED, &why);
+    switch ((int)cmd->kind) {
+    case CMD_RELEASE: release(core, number, &cmd->job); break;
+    case CMD_TOUCH: touch(core, number, &cmd->job); break;
+    case CMD_RESERVE_JOB: core_lease(core, number, cmd->job.bound, 0, cmd->job.by); break;
+    case CMD_KICK: core_kick(core, number); break;
+    case CMD_RUN: run(core, number); break;
+    case CMD_RESCHEDULE: reschedule(core, number, &cmd->job); break;
+    case CMD_BURY: bury(core, number, &cmd->job); break;
+    default: break; /* CMD_GET: the reply is all */
     }
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }

@@ -51,7 +51,9 @@ struct core_options {
     uint64_t seq_first;   /* so do server-made numbers; at least 1 */
 };
 
+/* An empty core. The options are copied; sink and callbacks are borrowed for its life. */
 struct core *core_new(const struct core_options *options);
+/* Answers nobody. NULL does nothing. O(topics + waiters + chunks of memory). */
 void core_free(struct core *core);
 
 /*
@@ -106,8 +108,8 @@ int64_t core_unlogged_us(const struct core *core);
 
 uint64_t core_lease_next(const struct core *core); /* the lease that will be given next */
 
-/* True if consumers wait and jobs are delayed, so that a late turn would deliver a job late. O(1).
- */
+/* True if consumers wait and jobs are delayed, so that a late turn would deliver a job late.
+   O(1). */
 bool core_is_awaited(const struct core *core);
 
 /*

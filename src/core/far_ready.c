@@ -123,8 +123,8 @@ void far_ready_remove(struct far_ready *heap, uint32_t place)
         cut(heap);
 }
 
-/* Places of the heap whose parents were taken already: a binary heap in the order of the entries.
- */
+/* Places of the heap whose parents were taken already: a binary heap in the order of the
+   entries. */
 struct open_places {
     const struct far_ready_entry *entries;
     uint32_t count;

@@ -7,7 +7,6 @@
  * a job that is in memory only for a visit is kept, because the job returns.
  */
 #include "base/check.h"
-#include "base/mem.h"
 #include "core/core_internal.h"
 
 enum {

@@ -4,6 +4,7 @@
 #include "core/job.h"
 
 #include "base/check.h"
+#include "base/decimal.h"
 
 enum {
     ID_STEP = 4, /* bytes */
@@ -97,15 +98,10 @@ struct bytes job_ref_text(const struct job_ref *ref, char *room)
 {
     if (ref->id.len)
         return ref->id;
-    char digits[20];
-    size_t count = 0;
-    uint64_t left = ref->seq;
-    do {
-        digits[count++] = (char)('0' + left % 10);
-        left /= 10;
-    } while (left);
+    char digits[DECIMAL_U64_DIGITS], *end = digits + sizeof(digits);
+    const char *first = decimal_put_before(end, ref->seq);
+    size_t count = (size_t)(end - first);
     room[0] = '@';
-    for (size_t i = 0; i < count; i++)
-        room[1 + i] = digits[count - 1 - i];
-    return bytes_of(room, count + 1);
+    memcpy(room + 1, first, count);
+    return bytes_of(room, 1 + count);
 }

@@ -20,6 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/pool.h"
+#include "base/time_us.h"
 
 enum job_state {
     JOB_GONE = 0, /* not in the queue (yet, or any more) */
@@ -127,8 +128,8 @@ int64_t job_rank_us(const struct job *job);
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);
 
-/* Writes the state in replay, where any move is allowed: the log has the state, not the way to it.
- */
+/* Writes the state in replay, where any move is allowed: the log has the state, not the way to
+   it. */
 void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */
@@ -157,11 +158,5 @@ bool job_ref_parse(struct bytes text, struct job_ref *out_ref);
 
 /* Writes the text form into `room` (JOB_TEXT_ID_MAX bytes) if server-made, else borrows ref.id. */
 struct bytes job_ref_text(const struct job_ref *ref, char *room);
-
-static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT64_MAX */
-{
-    int64_t sum;
-    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
-}
 
 #endif

@@ -4,7 +4,6 @@
  */
 #include "core/lateness.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum {

@@ -119,7 +119,7 @@ void core_note(struct core *core, struct job *job, struct bytes text, uint16_t c
     if (note.number == UINT32_MAX)
         return; /* 136 years of one a second */
     job->has_notes = true;
-    take_place(core, of_job, &note, emit(core, job->seq, &note, text, true));
+    take_place(core, of_job, &note, emit(core, job->seq, &note, text, PROMISED));
 }
 
 static void drop(struct core *core, struct job_notes *of_job)
@@ -203,7 +203,7 @@ bool core_relocate_note(struct core *core, const struct event *event, uint64_t w
     if (!of_job || of_job->where[slot] != where)
         return false;
     take_place(core, of_job, &event->note,
-               emit(core, event->job.seq, &event->note, event->body, false));
+               emit(core, event->job.seq, &event->note, event->body, NOT_PROMISED));
     return true;
 }
 

@@ -30,8 +30,8 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
 void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_t number);
 uint32_t ready_heap_first(const struct ready_heap *heap); /* or POOL_NONE */
 enum { READY_HEAP_NEXT_MAX = 32 };
-/* The first jobs in order, `max` (up to READY_HEAP_NEXT_MAX) at most; returns how many. O(max^2).
- */
+/* The first jobs in order, `max` (up to READY_HEAP_NEXT_MAX) at most; returns how many.
+   O(max^2). */
 uint32_t ready_heap_next(const struct ready_heap *heap, const struct pool *jobs,
                          uint32_t *out_numbers, uint32_t max);
 

@@ -133,8 +133,7 @@ static void begin_replay(struct core *core)
         return;
     CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
     core->replaying = true;
-    core->topics.max =
-        UINT32_MAX; /* topics that were accepted earlier are kept if the limit is lower now */
+    core->topics.max = UINT32_MAX; /* keeps accepted topics, even if the limit is lower now */
 }
 
 enum err core_replay(struct core *core, const struct event *event)

@@ -8,7 +8,6 @@
  * again if more are wanted than a page has room for.
  */
 #include "base/check.h"
-#include "base/mem.h"
 #include "core/core_internal.h"
 
 enum {

@@ -58,7 +58,7 @@ static uint64_t change(struct core *core, struct topic *topic, struct bytes byte
 {
     uint64_t version = core->seq_next++;
     replace(core, topic, version, bytes);
-    struct stored stored = emit(core, topic, version, true);
+    struct stored stored = emit(core, topic, version, PROMISED);
     if (topic->settings)
         topic->settings->stored = stored;
     if (core->callbacks->settings)
@@ -128,7 +128,7 @@ bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t fir
     if (!settings || settings->stored.where < first || settings->stored.where >= end)
         return false;
     struct stored old = settings->stored;
-    settings->stored = emit(core, topic, settings->version, false);
+    settings->stored = emit(core, topic, settings->version, NOT_PROMISED);
     died(core, old);
     return true;
 }

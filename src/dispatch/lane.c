@@ -173,6 +173,15 @@ struct origin *origin_of_key(struct lane *lane, struct bytes key)
     return origin;
 }
 
+void origin_release(struct pump *pump, struct origin *origin)
+{
+    if (!origin)
+        return;
+    if (origin->users == 1)
+        loop_cancel(pump->options.loop, &origin->timer);
+    origins_give(&pump->origins, origin, pump_now(pump));
+}
+
 /* The lane waits until the receiver has room or a token, or until its breaker admits a probe. */
 static void block(struct lane *lane)
 {
@@ -312,8 +321,7 @@ void lane_ask(struct lane *lane)
     uint32_t count = credit(lane);
     if (!count) {
         if (origin && lane->state != LANE_BLOCKED)
-            origin_wake(pump,
-                        origin); /* another lane may use the room that this one was woken for */
+            origin_wake(pump, origin); /* for a lane that can use what this one was woken for */
         return;
     }
     uint32_t part = share(lane);
@@ -325,10 +333,7 @@ void lane_ask(struct lane *lane)
     }
     count = least(least(count, lane->ask ? lane->ask : 1), least(part, ASK_MAX));
     struct bytes name = lane_name(lane);
-    const struct target *target = &lane->kept->settings.target;
-    int64_t timeout_us = target->type == TARGET_HTTP && target->http.timeout_us
-                             ? target->http.timeout_us
-                             : pump->options.timeout_us;
+    int64_t timeout_us = pump_timeout_us(pump, &lane->kept->settings.target);
     lane->asked = count;
     lane->state = LANE_ASKED;
     lane->ticket = (struct ticket){.answered = answered};
@@ -389,12 +394,9 @@ static void clear_target(struct lane *lane)
     list_remove(&lane->pausing);
     struct origin *origin = lane->origin;
     lane->origin = NULL;
-    if (origin) {
+    if (origin)
         origin_wake(pump, origin); /* this lane may have been woken without reserving yet */
-        if (origin->users == 1)
-            loop_cancel(pump->options.loop, &origin->timer);
-        origins_give(&pump->origins, origin, pump_now(pump));
-    }
+    origin_release(pump, origin);
     registry_drop(pump->options.registry, lane->kept);
     lane->kept = NULL;
     lane->sink = NULL;
@@ -415,9 +417,9 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     settings_hold(kept);
     lane->kept = kept;
     lane->sink = sink_of(pump, &settings->target);
-    lane->origin = settings->target.type == TARGET_HTTP
-                       ? origin_of(pump, &settings->target, settings->target.http.url)
-                       : origin_of(pump, &settings->target, (struct bytes){0});
+    bool http = settings->target.type == TARGET_HTTP;
+    lane->origin =
+        origin_of(pump, &settings->target, http ? settings->target.http.url : (struct bytes){0});
     bucket_init(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
                 pump_now(pump));
     lane->window = 1;

@@ -51,6 +51,8 @@ struct pump_options {
     uint64_t memory_bytes;      /* limit for the jobs that the pump holds; at least 1 MiB */
 };
 
+/* The options are copied; what they point to is borrowed for the pump's life. From now on it is the
+   registry's listener. */
 struct pump *pump_new(const struct pump_options *options);
 /*
  * All sinks must be closed before, so that nothing is under way in them. Jobs that the pump still

@@ -68,8 +68,8 @@ struct lane {
     int64_t failing_us;     /* since when all deliveries have failed; 0: the last one did not */
     int64_t active_us;      /* when a delivery was under way last */
     struct key_order *keys; /* order by key: key_order.h; NULL: no order */
-    uint64_t
-        ours; /* with order by key: keeps_order()'s result; 0: another daemon may send its jobs */
+    /* With order by key: keeps_order()'s result; 0: another daemon may send its jobs. */
+    uint64_t ours;
 };
 
 enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
@@ -153,11 +153,25 @@ void origin_wake(struct pump *pump, struct origin *origin);
 struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url);
 /* The limits of the lane's jobs with this key; NULL: there are none. */
 struct origin *origin_of_key(struct lane *lane, struct bytes key);
+/* One user of the origin less; NULL does nothing. */
+void origin_release(struct pump *pump, struct origin *origin);
 struct push_sink *sink_of(struct pump *pump, const struct target *target);
 /* Its limit of deliveries under way, from its settings (which it must have) and the server's. */
 uint32_t lane_concurrency(const struct lane *lane);
 
 /* ---- shipment.c ---- */
+
+/* Fills the room behind a shipment. */
+struct packer {
+    char *at;
+};
+
+/* Copies the bytes into the room; returns the copy. */
+static inline struct bytes pack(struct packer *packer, struct bytes bytes)
+{
+    packer->at = bytes_move_to(packer->at, &bytes);
+    return bytes;
+}
 
 /* A shipment with room_bytes of room behind it; the caller sets its lane, if it has one. */
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
@@ -190,6 +204,13 @@ static inline int64_t pump_now(const struct pump *pump)
 static inline void pump_wake(struct pump *pump)
 {
     pump->options.door->wake(pump->options.door);
+}
+
+/* How long a delivery to the target may take: by its settings, else by the server's. */
+static inline int64_t pump_timeout_us(const struct pump *pump, const struct target *target)
+{
+    bool own = target->type == TARGET_HTTP && target->http.timeout_us;
+    return own ? target->http.timeout_us : pump->options.timeout_us;
 }
 
 static inline uint32_t pump_slots(const struct pump *pump)

@@ -24,15 +24,6 @@ static const struct delivery nothing;
 
 /* ---- slots ---- */
 
-static void release_origin(struct pump *pump, struct origin *origin)
-{
-    if (!origin)
-        return;
-    if (origin->users == 1)
-        loop_cancel(pump->options.loop, &origin->timer);
-    origins_give(&pump->origins, origin, pump_now(pump));
-}
-
 static void free_slot(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -58,8 +49,8 @@ static void free_shipment(struct shipment *shipment)
     pump->counts.bytes -= shipment->bytes;
     buf_fini(&shipment->note);
     registry_drop(pump->options.registry, shipment->kept);
-    release_origin(pump, shipment->origin);
-    release_origin(pump, shipment->of_key);
+    origin_release(pump, shipment->origin);
+    origin_release(pump, shipment->of_key);
     mem_free(shipment);
     if (!lane)
         return;
@@ -348,8 +339,6 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
         lane_visit(shipment->lane);
 }
 
-/* ---- sending ---- */
-
 /* ---- renewing the lease of a job that waits ---- */
 
 static void lease_renewed(struct ticket *ticket, const struct reply *reply);
@@ -410,6 +399,8 @@ static void timer_expired(struct timer *timer)
         touch(shipment);
 }
 
+/* ---- sending ---- */
+
 static void send_now(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -434,8 +425,8 @@ static bool lane_has_room(struct lane *lane, int64_t now_us)
            (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
 }
 
-/* False: not now; a timer wakes the pump if only time is missing, else a delivery that ends does.
- */
+/* False: not now; a timer wakes the pump if only time is missing, else a delivery that ends
+   does. */
 static bool origin_admits(struct pump *pump, struct origin *origin)
 {
     int64_t now_us = pump_now(pump), until_us = origin_until_us(origin);
@@ -468,20 +459,6 @@ static bool try_to_send(struct shipment *shipment)
 }
 
 /* ---- arriving ---- */
-
-/* Fills the room behind a shipment. */
-struct packer {
-    char *at;
-};
-
-static struct bytes pack(struct packer *packer, struct bytes from)
-{
-    struct bytes to = bytes_of(packer->at, from.len);
-    if (from.len)
-        memcpy(packer->at, from.at, from.len);
-    packer->at += from.len;
-    return to;
-}
 
 /* The id is the same in each attempt and on each daemon, because the job's fields in it never
  * change. */
@@ -603,8 +580,7 @@ static struct shipment *copy(struct lane *lane, const struct job_view *view,
     delivery->body_kind = view->body_kind;
     delivery->attempt = (uint32_t)view->failures + 1;
     delivery->due_us = view->due_us;
-    delivery->timeout_us =
-        http && target->http.timeout_us ? target->http.timeout_us : pump->options.timeout_us;
+    delivery->timeout_us = pump_timeout_us(pump, target);
     plan_retry(shipment, view);
     return shipment;
 }

@@ -4,19 +4,9 @@
  */
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "dispatch/pump_parts.h"
 
 enum { TESTS_MAX = 16, TEST_ID_MAX = 40 };
-
-static struct bytes copy_to(char **at, struct bytes from)
-{
-    struct bytes to = bytes_of(*at, from.len);
-    if (from.len)
-        memcpy(*at, from.at, from.len);
-    *at += from.len;
-    return to;
-}
 
 /* OK: it can be sent now, by *out_sink. */
 static enum err check(struct pump *pump, const struct settings_kept *kept,
@@ -44,22 +34,20 @@ static void fill_in(struct shipment *shipment, const struct pump_test *test)
     struct pump *pump = shipment->pump;
     struct delivery *delivery = &shipment->delivery;
     const struct target *target = &shipment->kept->settings.target;
-    char *at = shipment->room;
-    bool http = target->type == TARGET_HTTP;
-    int len = snprintf(at, TEST_ID_MAX, "msg_test_%016llx", (unsigned long long)pump_random(pump));
-    delivery->message_id = bytes_of(at, (size_t)len);
-    at += TEST_ID_MAX;
-    delivery->topic = copy_to(&at, test->topic);
-    delivery->content_type = copy_to(&at, test->content_type);
-    delivery->body = copy_to(&at, test->body);
+    struct packer packer = {.at = shipment->room + TEST_ID_MAX};
+    int len = snprintf(shipment->room, TEST_ID_MAX, "msg_test_%016llx",
+                       (unsigned long long)pump_random(pump));
+    delivery->message_id = bytes_of(shipment->room, (size_t)len);
+    delivery->topic = pack(&packer, test->topic);
+    delivery->content_type = pack(&packer, test->content_type);
+    delivery->body = pack(&packer, test->body);
     delivery->body_kind = test->body_kind;
     delivery->target = target;
     delivery->id = BYTES("test");
-    delivery->url = http ? target->http.url : (struct bytes){0};
+    delivery->url = target->type == TARGET_HTTP ? target->http.url : (struct bytes){0};
     delivery->attempt = 1;
     delivery->due_us = pump_now(pump);
-    delivery->timeout_us =
-        http && target->http.timeout_us ? target->http.timeout_us : pump->options.timeout_us;
+    delivery->timeout_us = pump_timeout_us(pump, target);
 }
 
 enum err pump_test_send(struct pump *pump, struct pump_test *test)

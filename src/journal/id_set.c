@@ -36,8 +36,8 @@ static void move_some(struct id_set *set)
     set->old_count = set->moved = 0;
 }
 
-/* Begins to grow. The last growth is finished: enough additions were made since to move all slots.
- */
+/* Begins to grow. The last growth is finished: enough additions were made since to move all
+   slots. */
 static void grow(struct id_set *set)
 {
     set->old = set->slots;

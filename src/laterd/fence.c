@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "base/list.h"
 #include "base/mem.h"
 
 struct fence {
@@ -57,8 +58,7 @@ static unsigned fence_poll(struct disk *disk)
     struct fence *fence = self(disk);
     unsigned count = fence->behind->verbs->poll(fence->behind);
     for (struct queue_node *node; (node = queue_take(&fence->refused)) != NULL; count++) {
-        struct disk_op *op =
-            (struct disk_op *)(void *)((char *)node - offsetof(struct disk_op, place));
+        struct disk_op *op = LIST_ENTRY(node, struct disk_op, place);
         op->done(op);
     }
     return count;

@@ -87,8 +87,8 @@ static void make_waiting_server(struct service *service)
     service->server = server_new(&options);
 }
 
-/* Ends the process in the middle of the recovery, as kill -9 could: the next start reads it again.
- */
+/* Ends the process in the middle of the recovery, as kill -9 could: the next start reads it
+   again. */
 _Noreturn static void stop_opening(struct service *service)
 {
     log_event(LOG_INFO, "stopped", "pid=%d while=\"%s\"", (int)getpid(), service->recovering.text);

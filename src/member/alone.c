@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/mem.h"
 
 struct alone {
@@ -21,7 +22,7 @@ static struct alone *self(const struct member *member)
 
 static void begin_or_notify(struct timer *timer)
 {
-    struct alone *alone = (struct alone *)(void *)((char *)timer - offsetof(struct alone, notify));
+    struct alone *alone = LIST_ENTRY(timer, struct alone, notify);
     if (!alone->epoch) {
         alone->epoch = ++alone->last;
         alone->terms++;

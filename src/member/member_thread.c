@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "base/mem.h"
 #include "os/thread.h"
 
@@ -70,8 +71,7 @@ static void free_thread(struct member_thread *thread)
 
 static void note_arrived(struct message *message)
 {
-    struct member_thread *thread =
-        (struct member_thread *)(void *)((char *)message - offsetof(struct member_thread, note));
+    struct member_thread *thread = LIST_ENTRY(message, struct member_thread, note);
     lock(thread);
     thread->noted = false;
     bool closed = thread->closed;
@@ -128,8 +128,7 @@ static void close_thread(struct member *member)
     thread->wishes.close = true;
     unlock(thread);
     member_wake(thread);
-    (void)pthread_join(thread->thread,
-                       NULL); /* cannot fail: it was started, and is joined only here */
+    (void)pthread_join(thread->thread, NULL); /* it was started, and is joined only here */
     thread->options.ended(thread->options.user);
     lock(thread);
     bool noted = thread->noted;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/hex.h"
 
 static enum err refuse(struct member_error *error, const char *text)
@@ -28,8 +29,7 @@ static bool take_login(struct bytes *rest, struct member_url *url)
 
 static bool is_host_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           strchr(".-_:[]", c);
+    return ascii_is_letter(c) || ascii_is_digit(c) || strchr(".-_:[]", c);
 }
 
 /* HOST, HOST:PORT, [ADDRESS] or [ADDRESS]:PORT. */

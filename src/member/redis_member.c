@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "client/redis/resp.h"
 #include "client/redis/topology.h"
 #include "member/claim.h"
@@ -211,7 +212,7 @@ static int64_t next_us(const struct redis_claim *redis)
 {
     const struct tenure *tenure = &redis->claim.tenure;
     int64_t at_us = claim_next_us(&redis->claim);
-    return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
+    return tenure->leading ? time_earlier(at_us, tenure->deadline_us) : at_us;
 }
 
 static void turn(struct redis_claim *redis, int64_t until_us)

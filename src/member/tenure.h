@@ -52,9 +52,4 @@ bool tenure_expire_asked(struct tenure *tenure, int64_t now_us);
 /* Notes an epoch that another laterd leads, or led, with. */
 void tenure_note_epoch(struct tenure *tenure, uint64_t epoch);
 
-static inline bool tenure_holds(const struct tenure *tenure, int64_t now_us)
-{
-    return tenure->leading && now_us < tenure->deadline_us;
-}
-
 #endif

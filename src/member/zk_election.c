@@ -217,8 +217,8 @@ static void listed(struct zk_election *election, const struct zk_answer *answer,
         go(election, ZK_STATE_READ_EPOCH, now_us);
 }
 
-/* A text that is not a number counts as 0; if that is too low, the store asks for a higher epoch.
- */
+/* A text that is not a number counts as 0; if that is too low, the store asks for a higher
+   epoch. */
 static void read_epoch(struct zk_election *election, const struct zk_answer *answer, int64_t now_us)
 {
     uint64_t epoch;
@@ -240,7 +240,7 @@ static void rest_in(struct zk_election *election, enum zk_state state, int64_t u
     go(election, state, election->fired ? now_us : until_us);
 }
 
-/* Our own node is there, and the session lives for T from the last ASK on. */
+/* Our own node is there, and the session lives for T from the last RENEW on. */
 static void own_is_there(struct zk_election *election, int64_t now_us)
 {
     struct tenure *tenure = &election->tenure;

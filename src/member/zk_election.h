@@ -6,10 +6,14 @@
  *     /NAMESPACE/laterd/NAME/epoch                    the newest epoch, a decimal number
  *     /NAMESPACE/laterd/NAME/leader                   the leader's epoch and URL, for the others
  *
- *     MAKE parents ▶ LIST ▶ JOIN ▶ LIST ─▶ lowest: READ_EPOCH ▶ WRITE_EPOCH ▶ RENEW ▶ GUARD ▶ LEAD
- * ─┐ ▲               │                                        ▲───── T/3 ──────────┘ │ └─▶ not:
- * WATCH the one before us ▶ READ_LEADER ▶ WAIT └──────────────────────────── it has gone
- * ──────────────────────┘
+ *     MAKE the parents ─▶ LIST
+ *     LIST ─┬─ no node is ours ────▶ JOIN ─▶ LIST
+ *           ├─ one is before ours ─▶ WATCH it ─▶ READ_LEADER ─▶ WAIT ─it has gone─▶ LIST
+ *           ├─ ours is the lowest ─▶ READ_EPOCH ─▶ WRITE_EPOCH ─▶ RENEW ─▶ GUARD ─▶ LEAD
+ *           │                                                       ▲──────T / 3──────┘
+ *           └─ we have resigned ───▶ LEAVE ─▶ LIST ─▶ REST ─its time is over─▶ LIST
+ *     WRITE_EPOCH ─somebody else has written─▶ READ_EPOCH
+ *     GUARD ─our node has gone─▶ LIST
  *
  * - Each watches only the node before its own, so the end of one wakes one.
  * - GUID is different in each session. If the answer to JOIN was lost, LIST finds our node by it. A
@@ -18,8 +22,8 @@
  * - The epoch is written by version: two candidates that both think they are first get different
  *   epochs.
  * - RENEW is a write (of `leader`), each third of the session's time-out T. A read is answered by
- * the server that we are connected to, even if that is cut off from the others, which let our
- * session expire meanwhile; a write is answered only if the majority knows the session.
+ *   the server that we are connected to, even if that is cut off from the others, which let our
+ *   session expire meanwhile; a write is answered only if the majority knows the session.
  * - GUARD checks that our own node exists, and sets a watch: it may be deleted by hand.
  */
 #ifndef LATERD_MEMBER_ZK_ELECTION_H
@@ -29,7 +33,7 @@
 #include "member/tenure.h"
 #include "port/member.h"
 
-enum { ZK_PATH_MAX = 512, ZK_NODE_MAX = 64, ZK_PARENTS_MAX = 12 };
+enum { ZK_PATH_MAX = 512, ZK_NODE_MAX = 64 };
 
 enum zk_verb {
     ZK_CREATE,     /* make `path` with `data`; if `joining`: ephemeral and sequential */
@@ -97,7 +101,7 @@ struct zk_election {
     uint64_t epoch;           /* ours: the last that WRITE_EPOCH has written */
     uint64_t epoch_next;      /* that WRITE_EPOCH writes */
     int epoch_version;        /* that READ_EPOCH has read */
-    int64_t renewed_us;       /* when the last ASK was sent */
+    int64_t renewed_us;       /* when the last RENEW was sent */
     bool fired;               /* a watch has fired since it was set */
     uint64_t above;           /* our epochs must be higher than this */
     bool connected;

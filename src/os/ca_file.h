@@ -7,8 +7,6 @@
 #ifndef LATERD_OS_CA_FILE_H
 #define LATERD_OS_CA_FILE_H
 
-#include <stddef.h>
-
 #include "base/err.h"
 
 enum { CA_FILE_WHY_MAX = 160 };

@@ -73,8 +73,8 @@ int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall
 static int64_t now_us(struct clock *base)
 {
     struct os_clock *clock = (struct os_clock *)base; /* its first member */
-    /* CLOCK_BOOTTIME goes on while the machine is suspended: jobs due meanwhile are due at resume.
-     */
+    /* CLOCK_BOOTTIME goes on while the machine is suspended: jobs due meanwhile are due at
+       resume. */
     return os_clock_advance(clock, read_us(CLOCK_BOOTTIME), read_us(CLOCK_REALTIME));
 }
 

@@ -23,7 +23,6 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -31,6 +30,7 @@
 #include "base/mem.h"
 #include "os/mailbox.h"
 #include "os/thread.h"
+#include "port/clock.h"
 
 enum {
     ZEROS_BYTES = 1024 * 1024,
@@ -69,13 +69,6 @@ struct os_disk {
 static struct os_disk *of_port(struct disk *disk)
 {
     return (struct os_disk *)disk; /* its first member */
-}
-
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* True: the process or the system has no descriptor left, which is no fault of the disk. */
@@ -467,7 +460,7 @@ static enum err read_file(struct os_disk *disk, struct disk_op *op)
 
 static void perform(struct os_disk *disk, struct disk_op *op)
 {
-    int64_t start_us = monotonic_us();
+    int64_t start_us = clock_monotonic_us();
     int failed = 0;
     enum err err = OK;
     if (op->prepare)
@@ -487,7 +480,7 @@ static void perform(struct os_disk *disk, struct disk_op *op)
     op->err = failed ? err_of_errno(failed) : err;
     if (op->inspect && !op->err)
         op->inspect(op);
-    op->took_us = monotonic_us() - start_us;
+    op->took_us = clock_monotonic_us() - start_us;
 }
 
 /* ---- threads ---- */

@@ -6,8 +6,9 @@
  * is allocated, its pages are dropped, and it is kept until no chunk of that size is free any more;
  * then all of them are freed again. So they are free memory as before, which takes no pages.
  *
- *     IDLE ──used far less than before, for a second──▶ DROPPING ──no more large chunks──▶ FREEING
- * ──▶ IDLE
+ *     IDLE ──for a second far less is used than before──▶ DROPPING ──no more large chunks──┐
+ *       ▲                                                                                  ▼
+ *       └───────────────────────all chunks are free again─────────────────────────────── FREEING
  *
  * Blocks of 128 KiB and more are mapped, and go back to the system when they are freed; pieces
  * smaller than HEAP_RETURN_BYTES between others stay. With another C library, or a sanitizer's

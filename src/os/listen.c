@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 
 enum { BACKLOG = 4096, PASSED_FIRST = 3 /* as sd_listen_fds(3) has it */ };
@@ -48,10 +49,9 @@ static bool is_host_name(const char *host)
 {
     bool letter = false;
     for (const char *at = host; *at; at++) {
-        bool alphabetic = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z');
-        if (!alphabetic && (*at < '0' || *at > '9') && *at != '.' && *at != '-' && *at != '_')
+        letter = letter || ascii_is_letter(*at);
+        if (!ascii_is_letter(*at) && !ascii_is_digit(*at) && *at != '.' && *at != '-' && *at != '_')
             return false;
-        letter = letter || alphabetic;
     }
     return letter;
 }

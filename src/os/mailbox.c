@@ -33,8 +33,8 @@ void mailbox_post(struct mailbox *mailbox, struct queue_node *node)
     bool first = !mailbox->queue.first;
     queue_add(&mailbox->queue, node);
     (void)pthread_mutex_unlock(&mailbox->mutex);
-    (void)pthread_cond_signal(
-        &mailbox->posted); /* after unlock: else the woken thread would wait for the mutex */
+    /* After the unlock: else the woken thread would wait for the mutex. */
+    (void)pthread_cond_signal(&mailbox->posted);
     if (first && mailbox->event_fd >= 0) {
         int failed = eventfd_write(mailbox->event_fd, 1);
         CHECK(!failed); /* the counter is 64 bits: it never fills */

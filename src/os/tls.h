@@ -32,8 +32,8 @@ struct tls_error {
     char text[TLS_ERROR_MAX];
 };
 
-/* ERR_UNSUPPORTED: built with TLS=0. ERR_IO: a file cannot be read or used, out_error says which.
- */
+/* ERR_UNSUPPORTED: built with TLS=0. ERR_IO: a file cannot be read or used, out_error says
+   which. */
 enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error) MUST_USE;
 /*

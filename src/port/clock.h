@@ -7,6 +7,7 @@
 #define LATERD_PORT_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 struct clock {
     int64_t (*now_us)(struct clock *clock);
@@ -16,5 +17,14 @@ struct clock {
     /* Page faults of the calling thread since its start; NULL: not known. A system call. */
     uint64_t (*page_faults)(struct clock *clock);
 };
+
+/* CLOCK_MONOTONIC in microseconds, for how long something takes, and for time limits of threads
+   other than the loop's: the simulator has no part in it. Any thread. */
+static inline int64_t clock_monotonic_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
 
 #endif

@@ -132,8 +132,8 @@ struct journal_verbs {
     void (*streams)(struct journal *journal, struct journal_stream *out_streams);
     /* Log and cursor do not match: nothing may be written any more. `why` is copied. */
     void (*stop)(struct journal *journal, const char *why);
-    /* The reader of rows; lives as long as the journal. Its runs may be closed after the journal.
-     */
+    /* The reader of rows; lives as long as the journal. Its runs may be closed after the
+       journal. */
     struct restore *(*restore)(struct journal *journal);
     /* A job has just ended, and that is not durable yet. To be called while
        journal::wants_ended. */

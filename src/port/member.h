@@ -77,8 +77,8 @@ struct member_verbs {
     void (*raise)(struct member *member, uint64_t above);
     /* Ends our term now, so that others may lead; takes part again after `rest_us` (0 … 1 h). */
     void (*resign)(struct member *member, int64_t rest_us);
-    /* Resigns, ends the thread and frees the member. Waits for the service, up to about a second.
-     */
+    /* Resigns, ends the thread and frees the member. Waits for the service, up to about a
+       second. */
     void (*close)(struct member *member);
 };
 

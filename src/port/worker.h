@@ -14,8 +14,8 @@
 struct work {
     /* Called on the other thread: may use only what the work owns, and constants. */
     void (*run)(struct work *work);
-    /* Called on the owner's thread, by poll() or wait(): the owner may use or free the work again.
-     */
+    /* Called on the owner's thread, by poll() or wait(): the owner may use or free the work
+       again. */
     void (*done)(struct work *work);
     struct queue_node place; /* the worker's, until done */
 };

@@ -7,8 +7,8 @@
 
 #include "base/arena.h"
 
-/* *out_data lies in the arena. False: not base64, or bits left over that are not zero. O(length).
- */
+/* *out_data lies in the arena. False: not base64, or bits left over that are not zero.
+   O(length). */
 bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data);
 void base64_write(struct buf *out, struct bytes data);
 

@@ -25,8 +25,8 @@ static uint32_t body_max(const struct config *config)
                                                              : config->job_bytes);
 }
 
-/* If pushes are refused beyond the limit, the follower is not dropped there; a full disk drops it.
- */
+/* If pushes are refused beyond the limit, the follower is not dropped there; a full disk drops
+   it. */
 static uint64_t follower_bytes(const struct config *config)
 {
     if (!config->journal_url[0])

@@ -18,8 +18,8 @@
 #include "server/server.h"
 #include "sink/webhook.h"
 
-/* What is not configured: the implementations of the ports, facts of the machine, random numbers.
- */
+/* What is not configured: the implementations of the ports, facts of the machine, random
+   numbers. */
 struct platform {
     struct clock *clock;
     struct loop *loop;

@@ -14,8 +14,8 @@ enum {
     /* Bytes of bodies of jobs in the answer, at most: a turn must be able to copy them. */
     SHOWN_BODY_MAX = 64 * 1024,
     SHOWN_MAX = 1024 * 1024, /* bytes of all results; exceeded by one result at most */
-    /* Above this many bytes of results the worker joins them: 4 MB took more than 5 ms in a turn.
-     */
+    /* Above this many bytes of results the worker joins them: 4 MB took more than 5 ms in a
+       turn. */
     LONG_RESULTS = 256 * 1024,
 };
 

@@ -23,8 +23,7 @@ struct server;
 struct session;
 
 enum {
-    BUFFERS_SMALL_BYTES =
-        2048, /* a connection with a smaller footprint is neither counted nor closed */
+    BUFFERS_SMALL_BYTES = 2048, /* connections with less are neither counted nor closed */
     BUFFERS_SIZES = 40,
 };
 

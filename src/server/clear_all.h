@@ -9,6 +9,7 @@
 
 #include "server/http/request.h"
 
+/* Answers the request, in a later turn or now. */
 void clear_all_begin(struct request *request);
 void clear_all_free(struct clear_all *clear_all); /* at any time; NULL does nothing */
 

@@ -14,8 +14,8 @@ struct decoding;
 /* True: the session's complete request must be decoded by the worker. */
 bool decode_is_long(const struct http_session *http);
 
-/* Takes the request out of the session's parser; http_session_decoded() is called in a later turn.
- */
+/* Takes the request out of the session's parser; http_session_decoded() is called in a later
+   turn. */
 void decode_begin(struct request *request, const struct api_site *site);
 
 /* Called when the request is answered or abandoned. NULL does nothing. */

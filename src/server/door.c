@@ -126,8 +126,8 @@ static enum err admit_reserve(struct server *server, const struct principal *pri
 
 /* ---- the door ---- */
 
-/* Checks what is refused before the engine; the engine may refuse, too: limits.jobs, a full disk.
- */
+/* Checks what is refused before the engine; the engine may refuse, too: limits.jobs, a full
+   disk. */
 static enum err admit(struct server *server, const struct principal *principal,
                       const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
                       const char **out_why)

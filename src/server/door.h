@@ -24,9 +24,9 @@ struct server;
 struct principal {
     enum protocol_kind protocol; /* PROTOCOL_KINDS: the server itself, which gives back jobs */
     const struct server_listener *listener; /* where the connection came in; NULL: the server */
-    const char
-        *name; /* its name in the history of jobs that it reserves; NULL: no history is kept. Must
-                  stay in place until everything that it submitted is answered or cancelled */
+    /* Its name in the history of jobs that it reserves; NULL: no history is kept. Must stay in
+       place until everything that it submitted is answered or cancelled. */
+    const char *name;
 };
 
 /*

@@ -17,8 +17,8 @@ struct offload {
     struct list waiting; // server::offloads, or nowhere
 };
 
-/* Submits it, now or later. `run` and `done` are struct work's; `done` begins with offload_done().
- */
+/* Submits it, now or later. `run` and `done` are struct work's; `done` begins with
+   offload_done(). */
 void offload_submit(struct offload *offload, struct server *server, size_t bytes,
                     void (*run)(struct work *work), void (*done)(struct work *work));
 /* True: it was still waiting; neither `run` nor `done` will be called. */

@@ -4,8 +4,8 @@
 #include "server/door.h"
 #include "server/server.h"
 
-enum { MEMORY_SHARE = 8 };
-#define MEMORY_UNLIMITED (UINT64_C(256) << 20)
+enum { MEMORY_SHARE = 8 }; /* the jobs that the pump holds may take an eighth of all memory, … */
+#define MEMORY_UNLIMITED (UINT64_C(256) << 20) /* … or, if that has no limit, this many bytes */
 
 static const struct principal pump_principal = {.protocol = PROTOCOL_KINDS, .name = "push"};
 

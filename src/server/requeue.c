@@ -84,8 +84,8 @@ static bool step(struct server *server, struct requeue *requeue)
 {
     struct beanstalk_holder *held = requeue->held;
     if (held && held->count) {
-        struct beanstalk_reservation *reservation =
-            held->heap[held->count - 1]; /* the last one is the cheapest to remove */
+        /* The last one is the cheapest to remove. */
+        struct beanstalk_reservation *reservation = held->heap[held->count - 1];
         uint64_t seq = reservation->seq, lease = reservation->lease;
         bool lost = undelivered(requeue, reservation);
         beanstalk_reservations_drop(&server->beanstalk.reservations, reservation);

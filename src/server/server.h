@@ -134,8 +134,14 @@ struct server {
     struct snowflake snowflake; /* makes ids for clients of sdmq */
 };
 
+/*
+ * The options are copied; what they point to is borrowed for the server's life. From now on it is
+ * the acceptor of the loop, and its budget that of the engine. Waits for nothing; never NULL.
+ */
 struct server *server_new(const struct server_options *options);
-void server_free(struct server *server); /* drops the connections that are left */
+/* Drops the connections that are left, and waits for the worker. All sinks must be closed. NULL
+   does nothing. */
+void server_free(struct server *server);
 /*
  * This server has lost the lead and will be freed soon: drops its connections and sends nothing
  * more. It must get no more turns; it stays only for deliveries that sinks still have. Meanwhile
@@ -151,7 +157,7 @@ void server_give_up(struct server *server);
 
 /* Runs one turn; returns when the next one should begin, for server_sleep(). See turn.c. */
 int64_t server_turn(struct server *server);
-
+/* Sleeps until the time (that of loop::now_us) has come or there is something to do. */
 void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);
@@ -189,7 +195,7 @@ size_t server_discarded(const struct server *server);
 /* Returns some memory of ended sessions and requests to the system. True: there is more. */
 bool server_trim(struct server *server);
 
-unsigned server_sessions(const struct server *server);
+unsigned server_sessions(const struct server *server); /* open connections */
 
 /* This server's address in the ids that it makes for clients of sdmq: [sdmq] host, or
    server_options::host. */

@@ -8,10 +8,10 @@ enum {
     TIMER_GRAIN_US = 5000000, /* deadlines are rounded up: idle connections wake us once in 5 s */
     SPARE_OUT_BYTES = 1024,
     VISIT_NS = 150 * 1000,  /* work for one connection in a turn, if others wait */
-    RECEIVE_NS = 2500,      /* the system's time to receive once … */
-    SEND_NS = 3500,         /* in sending once, */
+    RECEIVE_NS = 2500,      /* the system's time to receive once, … */
+    SEND_NS = 3500,         /* … to send once, … */
     CLOSE_NS = 10000,       /* … and to close a connection */
-    FREED_BYTES_PER_NS = 8, /* freeing of its buffers */
+    FREED_BYTES_PER_NS = 8, /* of its buffers */
     REQUEST_BYTES_PER_S = 64 * 1024,
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
     EXPIRE_NS = 100,

@@ -36,8 +36,8 @@ struct session_kind {
     /* When to close the connection if nothing happens until then; INT64_MAX = never. */
     int64_t (*deadline_us)(const struct session *session);
     void (*expired)(struct session *session); /* that time has come */
-    void (*drain)(struct session *
-                      session); /* the server is shutting down: close once everything is answered */
+    /* The server is shutting down: close once everything is answered. */
+    void (*drain)(struct session *session);
     /* Memory of the session, in bytes, without `out` and the network's buffers. O(1). */
     size_t (*footprint)(const struct session *session);
     /*

@@ -201,8 +201,7 @@ int64_t server_turn(struct server *server)
     count_turn(server, began_us);
     if (server->turn_again || more)
         return server->loop->now_us;
-    int64_t timer_us = timers_next_us(&server->loop->timers);
-    return timer_us < next_us ? timer_us : next_us;
+    return time_earlier(next_us, timers_next_us(&server->loop->timers));
 }
 
 void server_sleep(struct server *server, int64_t until_us)

@@ -7,7 +7,6 @@
 #ifndef LATERD_SERVER_TURN_METER_H
 #define LATERD_SERVER_TURN_METER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "port/clock.h"

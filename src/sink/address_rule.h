@@ -32,8 +32,7 @@ struct address_ports {
 };
 
 struct address_rule {
-    struct address_block
-        allow[ADDRESS_ALLOW_MAX]; /* though they are of a range that is not public */
+    struct address_block allow[ADDRESS_ALLOW_MAX]; /* though their range is not public */
     unsigned allow_count;
     struct address_ports ports[ADDRESS_PORTS_MAX];
     unsigned port_count;

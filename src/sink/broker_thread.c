@@ -10,13 +10,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/thread.h"
+#include "port/clock.h"
 
 enum {
     TELL_MAX = 256, /* outcomes reported in one turn */
@@ -59,9 +59,7 @@ static struct broker_thread *self(const struct sink *sink)
 
 int64_t broker_now_us(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return clock_monotonic_us();
 }
 
 static void lock(struct broker_thread *thread)

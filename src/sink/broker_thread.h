@@ -81,7 +81,7 @@ void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, con
    none. O(pending): to be called ten times a second, until it returns NULL. */
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us);
 
-unsigned broker_pending(const struct broker_thread *thread);
+unsigned broker_pending(const struct broker_thread *thread); /* items that are pending */
 
 /* Sets whether the broker is reachable; `why`: a clause, if it is not. The sink's `changed` is
    called if that is new. The broker's thread, or a thread of the library. */

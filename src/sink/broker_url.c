@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/ascii.h"
+#include "base/hex.h"
 #include "sink/reference.h"
 
 static enum err refuse(struct broker_url_error *error, const char *text)
@@ -32,39 +34,9 @@ static struct bytes take_until(struct bytes *text, char mark)
     return taken;
 }
 
-static int hex_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool decode(struct bytes text, char room[static BROKER_WORD_BYTES])
-{
-    size_t len = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int c = (unsigned char)text.at[i];
-        if (c == '%') {
-            int high = i + 2 < text.len ? hex_of(text.at[i + 1]) : -1;
-            int low = i + 2 < text.len ? hex_of(text.at[i + 2]) : -1;
-            if (i + 2 >= text.len || high < 0 || low < 0)
-                return false;
-            c = high << 4 | low;
-            i += 2;
-        }
-        if (c == 0 || len + 1 >= BROKER_WORD_BYTES)
-            return false;
-        room[len++] = (char)c;
-    }
-    room[len] = '\0';
-    return true;
-}
-
 static bool is_host_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
+    return ascii_is_letter(c) || ascii_is_digit(c) || c == '.' || c == '-' || c == '_';
 }
 
 /* A name, an IPv4 address, or an IPv6 address in brackets. The rest of `text` is ":port" or "". */
@@ -75,7 +47,7 @@ static struct bytes take_host(struct bytes *text)
         const char *end = memchr(text->at, ']', text->len);
         len = end ? (size_t)(end - text->at) + 1 : 0;
         for (size_t i = 1; i + 1 < len; i++) {
-            if (hex_of(text->at[i]) < 0 && text->at[i] != ':' && text->at[i] != '.')
+            if (hex_digit(text->at[i]) < 0 && text->at[i] != ':' && text->at[i] != '.')
                 len = 0;
         }
         len = len > 2 ? len : 0;
@@ -110,7 +82,8 @@ static const char *read_host(struct bytes text, uint16_t port, struct broker_url
 static const char *read_user(struct bytes text, struct broker_url *url)
 {
     struct bytes user = take_until(&text, ':');
-    if (!decode(user, url->user) || !decode(text, url->password))
+    if (!percent_decode(user, url->user, BROKER_WORD_BYTES) ||
+        !percent_decode(text, url->password, BROKER_WORD_BYTES))
         return "user and password may have up to 255 bytes, and a % only before two hex digits";
     return user.len ? NULL : "there is an @ without a user before it";
 }

@@ -12,11 +12,6 @@ struct bytes sink_content_type(const struct delivery *delivery)
                                             : BYTES("application/octet-stream");
 }
 
-static bool begins(struct bytes name, struct bytes start)
-{
-    return name.len >= start.len && bytes_eq_nocase(bytes_of(name.at, start.len), start);
-}
-
 struct bytes sink_label_header(enum delivery_label label)
 {
     static const char *const names[DELIVERY_LABELS] = {
@@ -32,7 +27,8 @@ struct bytes sink_label_header(enum delivery_label label)
    control that broker. */
 static bool is_free(struct bytes name)
 {
-    return !begins(name, BYTES("laterd-")) && !begins(name, BYTES("nats-"));
+    return !bytes_starts_nocase(name, BYTES("laterd-")) &&
+           !bytes_starts_nocase(name, BYTES("nats-"));
 }
 
 static void add(struct sink_headers *out, struct bytes name, struct bytes value)
@@ -51,7 +47,7 @@ static bool among(const struct target_header *headers, unsigned count, struct by
 
 static bool is_ours(struct bytes name)
 {
-    return begins(name, BYTES("laterd-"));
+    return bytes_starts_nocase(name, BYTES("laterd-"));
 }
 
 /* Written into what is left of the room; 63 bytes are enough for a number and a time. */

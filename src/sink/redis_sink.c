@@ -218,8 +218,7 @@ static void rest(struct redis_sink *redis, const char *error)
     redis->rest_us *= 2;
     if (redis->rest_us > REST_MAX_US)
         redis->rest_us = REST_MAX_US;
-    loop_arm_by(loop_of(redis), &redis->work,
-                loop_of(redis)->now_us); /* reports outcomes that wait */
+    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us); /* reports what waits */
     look_whether_ready(redis);
 }
 

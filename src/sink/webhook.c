@@ -11,8 +11,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "os/mailbox.h"
 #include "os/thread.h"
+#include "port/clock.h"
 #include "sink/webhook/exchange.h"
 
 struct webhook {
@@ -46,13 +48,6 @@ struct worker_thread {
     struct list wire;   // exchange::wire
     const char *broken; /* why it cannot work at all */
 };
-
-static int64_t steady_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* Gives the exchange back to the loop's thread. */
 static void hand_back(struct worker_thread *thread, struct exchange *exchange)
@@ -109,7 +104,7 @@ static void take_mail(struct worker_thread *thread)
     while (node) {
         struct queue_node *next = node->next; /* the receiver of done() may free it */
         if (node == &webhook->stop)
-            thread->end_us = steady_us() + webhook->grace_us;
+            thread->end_us = clock_monotonic_us() + webhook->grace_us;
         else
             begin(thread, LIST_ENTRY(node, struct exchange, place));
         node = next;
@@ -137,14 +132,14 @@ static int set_timer(CURLM *multi, long after_ms, void *user)
 {
     struct worker_thread *thread = user;
     (void)multi;
-    thread->timer_us = after_ms < 0 ? INT64_MAX : steady_us() + (int64_t)after_ms * 1000;
+    thread->timer_us = after_ms < 0 ? INT64_MAX : clock_monotonic_us() + (int64_t)after_ms * 1000;
     return 0;
 }
 
 static void run_timer(struct worker_thread *thread)
 {
     int running;
-    if (thread->timer_us > steady_us())
+    if (thread->timer_us > clock_monotonic_us())
         return;
     thread->timer_us = INT64_MAX; /* the call below may set it */
     (void)thread->sender.curl->multi_socket_action(thread->multi, CURL_SOCKET_TIMEOUT, 0, &running);
@@ -163,10 +158,10 @@ static void run_event(struct worker_thread *thread, const struct epoll_event *ev
 
 static int sleep_ms(const struct worker_thread *thread)
 {
-    int64_t until_us = thread->timer_us < thread->end_us ? thread->timer_us : thread->end_us;
+    int64_t until_us = time_earlier(thread->timer_us, thread->end_us);
     if (until_us == INT64_MAX)
         return -1;
-    int64_t us = until_us - steady_us();
+    int64_t us = until_us - clock_monotonic_us();
     return us <= 0 ? 0 : us > 60000000 ? 60000 : (int)((us + 999) / 1000);
 }
 
@@ -176,7 +171,7 @@ static void run(struct worker_thread *thread)
     enum { EVENTS = 64 };
     struct epoll_event events[EVENTS];
     while (thread->end_us == INT64_MAX ||
-           (!list_empty(&thread->wire) && steady_us() < thread->end_us)) {
+           (!list_empty(&thread->wire) && clock_monotonic_us() < thread->end_us)) {
         if (thread->broken) { /* epoll may be missing */
             mailbox_wait_filled(&thread->webhook->mailbox);
             take_mail(thread);

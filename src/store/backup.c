@@ -304,8 +304,8 @@ void backup_release(struct backup *backup)
 
 static void encode(struct manifest *manifest, char *slots)
 {
-    manifest->generation +=
-        2; /* both slots have the same contents, so that neither counts as damaged */
+    /* Both slots have the same contents, so that neither counts as damaged. */
+    manifest->generation += 2;
     manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
     manifest->generation--;
     manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);

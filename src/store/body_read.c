@@ -504,6 +504,20 @@ static enum err read_cached(struct store *store, uint64_t where, char *at, size_
     return err ? ERR_AGAIN : got == len ? OK : ERR_DAMAGED;
 }
 
+/* The `len` bytes at `where`, if an earlier read has them cached; else NULL. Valid until the next
+   call of any function of the store. O(1). */
+static const char *kept_bytes(struct body_reads *reads, uint64_t where, size_t len)
+{
+    uint64_t start = where_offset(where);
+    struct body_read *read = find_kept(reads, where_segment(where), start, start + len);
+    if (!read)
+        return NULL;
+    list_remove(&read->link);
+    list_add_tail(&reads->kept, &read->link);
+    reads->wants_ahead = true;
+    return read->bytes + (start - read->start);
+}
+
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
                     struct body_content *out_content)
 {
@@ -516,7 +530,7 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     if (memory && len > IN_TURN_BYTES && is_settled(store, place))
         return ERR_AGAIN;
     if (!memory)
-        memory = body_reads_kept(store->body_reads, place->where, len);
+        memory = kept_bytes(store->body_reads, place->where, len);
     if (!memory)
         err = check_in_turn(store, place->where, len);
     if (err)
@@ -527,18 +541,6 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     else
         err = read_cached(store, place->where, at, len);
     return err ? err : record_open(at, len, place, out_content);
-}
-
-const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len)
-{
-    uint64_t start = where_offset(where);
-    struct body_read *read = find_kept(reads, where_segment(where), start, start + len);
-    if (!read)
-        return NULL;
-    list_remove(&read->link);
-    list_add_tail(&reads->kept, &read->link);
-    reads->wants_ahead = true;
-    return read->bytes + (start - read->start);
 }
 
 void store_fetch(struct store *store, struct body_fetch *fetch)

@@ -11,7 +11,6 @@
 #ifndef LATERD_STORE_BODY_READ_H
 #define LATERD_STORE_BODY_READ_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 enum { BODY_READS_UNDER_WAY_MAX = 8 }; /* more than there are read threads, so that none idles */
@@ -28,9 +27,6 @@ void body_reads_turn(struct body_reads *reads);
 /* When to retry a read for which no descriptor was free; INT64_MAX: no read waits for that. */
 int64_t body_reads_next_us(const struct body_reads *reads);
 
-/* The `len` bytes at `where`, if an earlier read has them cached; else NULL. Valid until the next
-   call of any function of the store. O(1). */
-const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len);
 /* For tests: how many cached reads were examined so far to find bytes. */
 uint64_t body_reads_looks(const struct body_reads *reads);
 

@@ -67,8 +67,8 @@ struct follower_callbacks {
  */
 enum err follower_open(struct store *store, struct bytes name,
                        struct follower **out_follower) MUST_USE;
-/* Starts over, behind everything appended so far: for a follower that was dropped or cannot go on.
- */
+/* Starts over, behind everything appended so far: for a follower that was dropped or cannot go
+   on. */
 void follower_restart(struct follower *follower);
 /*
  * Continues a dropped follower behind this batch, which it had read. False: the batches behind it

@@ -49,13 +49,6 @@ size_t record_bytes(const struct event *event)
 
 /* ---- encode ---- */
 
-static char *put_bytes(char *at, struct bytes bytes)
-{
-    if (bytes.len)
-        memcpy(at, bytes.at, bytes.len);
-    return at + bytes.len;
-}
-
 static inline void put_counts(char *at, const struct job_counts *counts)
 {
     put_u16(at + 0, counts->reserves);
@@ -92,17 +85,17 @@ static void encode_job(const struct event *event, char *at)
     put_u32(at + 88, (uint32_t)event->body.len);
     put_u32(at + 92, event->delay_s);
     char *body = at + RECORD_JOB_HEAD;
-    char *end = put_bytes(body, event->content_type);
-    end = put_bytes(end, event->body);
+    char *end = bytes_put(body, event->content_type);
+    end = bytes_put(end, event->body);
     if (event->properties.len) {
         put_u16(end, (uint16_t)event->properties.len);
-        end = put_bytes(end + PROPERTIES_HEAD, event->properties);
+        end = bytes_put(end + PROPERTIES_HEAD, event->properties);
     }
     put_u64(at + 96, hash_seeded(body, (size_t)(end - body), job->seq));
     for (unsigned i = 0; i < event->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)event->retry_us[i]);
-    end = put_bytes(end, event->id);
-    (void)put_bytes(end, event->topic); /* the padding is there already */
+    end = bytes_put(end, event->id);
+    (void)bytes_put(end, event->topic); /* the padding is there already */
 }
 
 static void encode_move(const struct event *event, char *at)
@@ -122,7 +115,7 @@ static void encode_move(const struct event *event, char *at)
         put_u8(at + 4, RECORD_AT);
         put_u64(at + RECORD_MOVE, event->record.where);
     }
-    (void)put_bytes(at + move_head(event), event->id); /* the padding is there already */
+    (void)bytes_put(at + move_head(event), event->id); /* the padding is there already */
 }
 
 static void encode_gone(const struct event *event, char *at)
@@ -134,7 +127,7 @@ static void encode_gone(const struct event *event, char *at)
     put_u64(at + 16, event->record.where);
     put_u32(at + 24, event->record.bytes);
     put_u32(at + 28, 0);
-    (void)put_bytes(at + RECORD_GONE, event->id); /* the padding is there already */
+    (void)bytes_put(at + RECORD_GONE, event->id); /* the padding is there already */
 }
 
 static void encode_topic(const struct event *event, char *at)
@@ -143,7 +136,7 @@ static void encode_topic(const struct event *event, char *at)
     put_u8(at + 5, (uint8_t)event->topic.len);
     put_u16(at + 6, 0);
     put_u64(at + 8, (uint64_t)event->pause_until_us);
-    (void)put_bytes(at + RECORD_TOPIC_HEAD, event->topic); /* the padding is there already */
+    (void)bytes_put(at + RECORD_TOPIC_HEAD, event->topic); /* the padding is there already */
 }
 
 enum { NOTE_SUMMED = 24 }; /* from there on all of it has a sum */
@@ -158,7 +151,7 @@ static void encode_note(const struct event *event, char *at)
     put_u32(at + 32, event->note.number);
     put_u16(at + 36, event->note.code);
     put_u16(at + 38, (uint16_t)event->body.len);
-    const char *end = put_bytes(at + RECORD_NOTE_HEAD, event->body);
+    const char *end = bytes_put(at + RECORD_NOTE_HEAD, event->body);
     put_u64(at + 16,
             hash_seeded(at + NOTE_SUMMED, (size_t)(end - at) - NOTE_SUMMED, event->job.seq));
 }
@@ -171,7 +164,7 @@ static void encode_settings(const struct event *event, char *at)
     put_u16(at + 6, (uint16_t)event->body.len);
     put_u64(at + 8, event->job.seq);
     put_u64(at + 16, 0);
-    const char *end = put_bytes(put_bytes(bytes, event->body), event->topic);
+    const char *end = bytes_put(bytes_put(bytes, event->body), event->topic);
     put_u64(at + 24, hash_seeded(bytes, (size_t)(end - bytes), event->job.seq));
 }
 

@@ -36,8 +36,8 @@ enum {
     RECORD_SKIP = 0x80, /* a program that does not know the kind may skip it */
 };
 
-/* Bytes of the event's record; a multiple of eight. A MOVE with event.record.where set is longer.
- */
+/* Bytes of the event's record; a multiple of eight. A MOVE with event.record.where set is
+   longer. */
 size_t record_bytes(const struct event *event);
 
 /* Writes the record; `len` is record_bytes(event). */
@@ -48,8 +48,8 @@ void record_mark_copy(void *record);
 /* Writes the RECORD_EPOCH_BYTES of an EPOCH record. */
 void record_epoch_encode(uint64_t epoch, void *record);
 
-/* Invalidates the checksum of a JOB record, because its body is lost and must never be delivered.
- */
+/* Invalidates the checksum of a JOB record, because its body is lost and must never be
+   delivered. */
 void record_invalidate(void *record);
 
 /*

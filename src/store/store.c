@@ -2,11 +2,10 @@
  * Connects the parts: opening, a turn, admission, reading bodies, closing. internal.h lists the
  * parts.
  */
-#include <time.h>
-
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
+#include "port/clock.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices/far_image.h"
@@ -17,14 +16,6 @@ enum {
 
 /* What a record can need beyond the payload bytes: its head, topic, retry waits, padding. */
 enum { RECORD_EXTRA = RECORD_JOB_HEAD + TOPIC_NAME_MAX + RETRY_STEPS_MAX * 8 + 8 };
-
-/* For a statistic only: nothing the store does depends on it. */
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 unsigned store_descriptors(uint32_t files_max)
 {
@@ -133,7 +124,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
                                           : "the lock file cannot be made or locked");
         return err;
     }
-    int64_t start_us = monotonic_us();
+    int64_t start_us = clock_monotonic_us(); /* for a statistic only */
     struct store *store = store_new(options, callbacks);
     err = recover(store, out_error);
     if (!err)
@@ -144,7 +135,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
         disk->verbs->unlock(disk);
         return err;
     }
-    store->recovery_us = monotonic_us() - start_us;
+    store->recovery_us = clock_monotonic_us() - start_us;
     *out_store = store;
     return OK;
 }
@@ -343,23 +334,16 @@ int64_t store_cleaning_us(const struct store *store)
 
 int64_t store_next_us(const struct store *store)
 {
-    int64_t read_us = body_reads_next_us(store->body_reads);
-    int64_t far_us = far_reads_next_us(store->far_reads);
-    read_us = far_us < read_us ? far_us : read_us;
-    int64_t page_us = far_pages_next_us(store->far_pages);
-    read_us = page_us < read_us ? page_us : read_us;
-    int64_t history_us = history_next_us(store->history);
-    read_us = history_us < read_us ? history_us : read_us;
+    int64_t next_us = body_reads_next_us(store->body_reads);
+    next_us = time_earlier(next_us, far_reads_next_us(store->far_reads));
+    next_us = time_earlier(next_us, far_pages_next_us(store->far_pages));
+    next_us = time_earlier(next_us, history_next_us(store->history));
     if (store->failed)
-        return read_us;
-    int64_t next_us = log_next_us(store->log);
-    next_us = read_us < next_us ? read_us : next_us;
-    int64_t cleaner_us = cleaner_next_us(store->cleaner);
-    int64_t slices_us = slices_next_us(store->slices);
-    next_us = slices_us < next_us ? slices_us : next_us;
-    int64_t segments_us = segments_next_us(store->segments);
-    next_us = cleaner_us < next_us ? cleaner_us : next_us;
-    return segments_us < next_us ? segments_us : next_us;
+        return next_us; /* only reads go on */
+    next_us = time_earlier(next_us, log_next_us(store->log));
+    next_us = time_earlier(next_us, cleaner_next_us(store->cleaner));
+    next_us = time_earlier(next_us, slices_next_us(store->slices));
+    return time_earlier(next_us, segments_next_us(store->segments));
 }
 
 void store_poll(struct store *store)

@@ -32,9 +32,9 @@ struct store_options {
                               disk */
     bool buffered;         /* write now, sync later: durability interval or os */
     int64_t interval_us;   /* buffered: sync this often; 0 = leave it to the system */
-    int64_t
-        inline_us; /* commits are made in the turn while they take less than half of this; after a
-                    * slower one the disk's thread makes the next four; 0 = never in the turn */
+    int64_t inline_us;     /* commits are made in the turn while they take less than half of this;
+                              after a slower one the disk's thread makes the next four; 0 = never in
+                              the turn */
     uint64_t follower_bytes; /* bytes of the log above which segments are no longer kept for
                                 followers; 0 = 1 GiB */
     uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
@@ -77,9 +77,9 @@ struct store_error {
 
 /* Notices of the store, for the log. */
 enum store_notice {
-    STORE_UNREAD,  /* a read of the cleaner failed; it will be tried again */
-    STORE_DAMAGED, /* once for each segment: retrying does not help; cleaning skips the damaged part
-                    */
+    STORE_UNREAD,    /* a read of the cleaner failed; it will be tried again */
+    STORE_DAMAGED,   /* once for each segment: retrying does not help; cleaning skips what is
+                        damaged */
     STORE_SET_ASIDE, /* the segment left the log and is kept under another name; jobs lost their
                         bodies */
     STORE_FAR_WAITS, /* far jobs whose due time is near wait for memory; at most once a minute */
@@ -314,8 +314,8 @@ void store_turn(struct store *store, int64_t now_us);
 /* Consumers now wait (or no longer wait) for jobs that become due. While they do, the turn makes
    only small commits itself. */
 void store_latency_first(struct store *store, bool latency_first);
-int64_t store_next_us(
-    const struct store *store); /* when store_turn() is to be called next; or INT64_MAX */
+/* When store_turn() is to be called next; or INT64_MAX. */
+int64_t store_next_us(const struct store *store);
 /* How long the next store_turn() cleans the log at most, in microseconds, besides one step: up to 2
    ms. */
 int64_t store_cleaning_us(const struct store *store);
@@ -525,8 +525,8 @@ bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
 
 /* ---- history: what happened to jobs ---- */
 
-/* Records it, if options.history_us is not 0, together with the events of the same command. O(1).
- */
+/* Records it, if options.history_us is not 0, together with the events of the same command.
+   O(1). */
 void store_history_add(struct store *store, const struct happening *happening);
 
 /*

@@ -7,7 +7,6 @@
 #define LATERD_STORE_VARINT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/codec.h"

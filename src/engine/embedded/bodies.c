@@ -67,8 +67,8 @@ struct shown_notes {
     uint32_t count, cold_count;
 };
 
-/* Allocated in one block with its jobs, copies of what they borrowed from the core, and `wanted`.
- */
+/* Allocated in one block with its jobs, copies of what they borrowed from the core, and
+   `wanted`. */
 struct body_waiter {
     struct waiting_reply head;
     struct list link;
@@ -87,13 +87,6 @@ struct body_waiter {
 
 /* ---- without a disk ---- */
 
-static char *put_bytes(char *at, struct bytes bytes)
-{
-    if (bytes.len)
-        memcpy(at, bytes.at, bytes.len);
-    return at + bytes.len;
-}
-
 struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event)
 {
     struct stored stored = {0};
@@ -106,16 +99,16 @@ struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *e
         struct memory_body *body = blocks_at(&bodies->memory, stored.where);
         body->content_type_len = (uint32_t)event->content_type.len;
         body->properties_len = (uint32_t)event->properties.len;
-        char *end = put_bytes(body->bytes, event->content_type);
-        end = put_bytes(end, event->body);
-        (void)put_bytes(end, event->properties);
+        char *end = bytes_put(body->bytes, event->content_type);
+        end = bytes_put(end, event->body);
+        (void)bytes_put(end, event->properties);
     } else if (event->kind == EVENT_NOTE) {
         size_t size = sizeof(struct memory_note) + event->body.len;
         stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
         struct memory_note *note = blocks_at(&bodies->memory, stored.where);
         note->head = event->note;
         note->len = (uint32_t)event->body.len;
-        (void)put_bytes(note->text, event->body);
+        (void)bytes_put(note->text, event->body);
     }
     return stored;
 }
@@ -330,14 +323,6 @@ static void fetched(struct body_fetch *fetch)
     list_add_tail(&waiter->embedded->bodies.whole, &waiter->link);
 }
 
-static char *copy_bytes(char *room, struct bytes *bytes)
-{
-    if (bytes->len)
-        memcpy(room, bytes->at, bytes->len);
-    bytes->at = room;
-    return room + bytes->len;
-}
-
 static size_t retry_bytes(const struct job_view *job)
 {
     return job->retry_count * sizeof(job->retry_us[0]);
@@ -359,7 +344,7 @@ static char *copy_asked(struct body_waiter *waiter, struct bytes *topics, char *
     waiter->asked = *waiter->reply.asked;
     for (uint32_t i = 0; i < waiter->asked.topic_count; i++) {
         topics[i] = waiter->asked.topics[i];
-        room = copy_bytes(room, &topics[i]);
+        room = bytes_move_to(room, &topics[i]);
     }
     waiter->asked.topics = topics;
     waiter->reply.asked = &waiter->asked;
@@ -390,8 +375,8 @@ static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted
     }
     char *room = (char *)retry_us;
     for (uint32_t i = 0; i < reply->count; i++) {
-        room = copy_bytes(room, &jobs[i].ref.id);
-        room = copy_bytes(room, &jobs[i].topic);
+        room = bytes_move_to(room, &jobs[i].ref.id);
+        room = bytes_move_to(room, &jobs[i].topic);
     }
     room = copy_asked(waiter, topics, room);
     CHECK(room == (char *)waiter + size);
@@ -574,8 +559,8 @@ static bool still_reserved(struct embedded *embedded, struct reply *reply, struc
     return false;
 }
 
-/* Puts the bodies that were read into the reply; jobs whose bodies could not be read are removed.
- */
+/* Puts the bodies that were read into the reply; jobs whose bodies could not be read are
+   removed. */
 static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
 {
     struct reply *reply = &waiter->reply;
@@ -714,7 +699,7 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
                 job->until_us = INT64_MAX; /* its lease is gone: no longer renewed here */
         }
         int64_t until_us = first_until_us(reply);
-        next_us = until_us < next_us ? until_us : next_us;
+        next_us = time_earlier(next_us, until_us);
     }
     return next_us;
 }
@@ -727,7 +712,7 @@ void bodies_renew_leases(struct embedded *embedded)
     int64_t reading_us = renew(embedded, &bodies->reading);
     int64_t whole_us = renew(embedded, &bodies->whole);
     int64_t given_up_us = renew(embedded, &bodies->given_up);
-    bodies->renew_at_us = reading_us < whole_us ? reading_us : whole_us;
+    bodies->renew_at_us = time_earlier(reading_us, whole_us);
     if (given_up_us < bodies->renew_at_us)
         bodies->renew_at_us = given_up_us;
 }

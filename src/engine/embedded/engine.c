@@ -119,10 +119,9 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
     struct ticket *ticket = ctx;
     bool of_change = is_of_change(embedded, reply);
     if (!ticket)
-        return; /* there is no ticket */
+        return; /* nobody needs the answer */
     ticket->parked = 0;
-    if (of_change &&
-        store_failed(embedded->store)) { /* a long search that began before the failure */
+    if (of_change && store_failed(embedded->store)) { /* of a search begun before the failure */
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
         return;
     }
@@ -393,14 +392,10 @@ static int64_t engine_end(struct engine *engine)
     embedded->busy |= embedded->discard.first != NULL; /* begin() frees it */
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
-        int64_t store_us = store_next_us(embedded->store), part_us = report_full(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        part_us = journal_resync_next_us(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        part_us = front_next_us(embedded);
-        store_us = part_us < store_us ? part_us : store_us;
-        if (store_us < next_us)
-            next_us = store_us;
+        next_us = time_earlier(next_us, store_next_us(embedded->store));
+        next_us = time_earlier(next_us, report_full(embedded));
+        next_us = time_earlier(next_us, journal_resync_next_us(embedded));
+        next_us = time_earlier(next_us, front_next_us(embedded));
         commit_advance(embedded);
     }
     return next_us;
@@ -429,7 +424,7 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
     if (sink->fact && embedded->store && embedded->directory)
         sink->fact(sink, &(struct fact){
                              .name = "data_dir", .type = FACT_TEXT, .text = embedded->directory});
-    journal_feed_describe((const struct embedded *)engine, sink);
+    journal_feed_describe(embedded, sink);
 }
 
 static void settings_changed(struct core_callbacks *callbacks, struct bytes topic, uint64_t version,

@@ -154,34 +154,26 @@ static size_t borrowed_bytes(const struct cmd *cmd)
            job->properties.len;
 }
 
-static char *copy_bytes(char *room, struct bytes *bytes)
-{
-    if (bytes->len)
-        memcpy(room, bytes->at, bytes->len);
-    bytes->at = room;
-    return room + bytes->len;
-}
-
 static void copy_push(struct cmd_push *push, char *room)
 {
     struct bytes retry = bytes_of(push->retry_us, push->retry_count * sizeof(push->retry_us[0]));
-    room = copy_bytes(room, &retry);
+    room = bytes_move_to(room, &retry);
     push->retry_us = (const int64_t *)(const void *)retry.at;
-    room = copy_bytes(room, &push->id);
-    room = copy_bytes(room, &push->topic);
-    room = copy_bytes(room, &push->content_type);
-    room = copy_bytes(room, &push->body);
-    (void)copy_bytes(room, &push->properties);
+    room = bytes_move_to(room, &push->id);
+    room = bytes_move_to(room, &push->topic);
+    room = bytes_move_to(room, &push->content_type);
+    room = bytes_move_to(room, &push->body);
+    (void)bytes_move_to(room, &push->properties);
 }
 
 static void copy_job(struct cmd_job *job, char *room)
 {
-    room = copy_bytes(room, &job->ref.id);
-    room = copy_bytes(room, &job->note);
-    room = copy_bytes(room, &job->by);
-    room = copy_bytes(room, &job->content_type);
-    room = copy_bytes(room, &job->body);
-    (void)copy_bytes(room, &job->properties);
+    room = bytes_move_to(room, &job->ref.id);
+    room = bytes_move_to(room, &job->note);
+    room = bytes_move_to(room, &job->by);
+    room = bytes_move_to(room, &job->content_type);
+    room = bytes_move_to(room, &job->body);
+    (void)bytes_move_to(room, &job->properties);
 }
 
 /* ---- one record after the other ---- */

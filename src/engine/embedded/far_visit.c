@@ -71,14 +71,6 @@ static void make_ready(struct far_visit *visit)
     list_add_tail(&visit->embedded->far_visits.ready, &visit->link);
 }
 
-static char *copy_bytes(char *room, struct bytes *bytes)
-{
-    if (bytes->len)
-        memcpy(room, bytes->at, bytes->len);
-    bytes->at = room;
-    return room + bytes->len;
-}
-
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                      enum submitted *out_submitted)
 {
@@ -90,9 +82,9 @@ bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ti
     visit->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_VISIT};
     visit->embedded = embedded;
     visit->cmd = *cmd;
-    char *room = copy_bytes((char *)(visit + 1), &visit->cmd.topic.topic);
-    room = copy_bytes(room, &visit->cmd.topic.cursor);
-    (void)copy_bytes(room, &visit->cmd.topic.settings);
+    char *room = bytes_move_to((char *)(visit + 1), &visit->cmd.topic.topic);
+    room = bytes_move_to(room, &visit->cmd.topic.cursor);
+    (void)bytes_move_to(room, &visit->cmd.topic.settings);
     struct far_visits *all = &embedded->far_visits;
     list_add_tail(only_looks(visit) ? &all->asked : &all->waiting, &visit->link);
     embedded->read_waiter_count++;

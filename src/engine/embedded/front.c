@@ -265,7 +265,7 @@ int64_t front_next_us(const struct embedded *embedded)
         return INT64_MAX;
     for (const struct list *at = fronts->whole.next; at != &fronts->whole; at = at->next) {
         int64_t until_us = LIST_ENTRY(at, const struct front_read, link)->batch->hold_until_us;
-        next_us = until_us < next_us ? until_us : next_us;
+        next_us = time_earlier(next_us, until_us);
     }
     return next_us;
 }

@@ -202,8 +202,8 @@ static void check_lag(struct embedded *embedded)
 
 /* ---- for the engine ---- */
 
-/* Logs the first failed read of the log; it is tried again in the next turn, and the journal waits.
- */
+/* Logs the first failed read of the log; it is tried again in the next turn, and the journal
+   waits. */
 static void note_read(struct journal_feed *feed, enum err err)
 {
     bool unread = err != OK && err != ERR_AGAIN;

@@ -42,9 +42,8 @@ enum {
     GETS_A_TURN = 128,   /* GETs in a turn … */
     BYTES_A_TURN = 1 << 18, /* … and bytes of their images */
     ROWS_A_TURN = 512,
-    DONE_BYTES = 64 * 1024, /* of numbers that were got, and are still in the buffer */
-    HELD_MAX =
-        4 * 1024 * 1024, /* bytes in the journal: the log's batches must not wait for images */
+    DONE_BYTES = 64 * 1024,     /* of numbers that were got, and are still in the buffer */
+    HELD_MAX = 4 * 1024 * 1024, /* bytes in the journal: the log must not wait for images */
     LOG_US = 10 * 1000 * 1000,
     NAMED_MAX = 10,              /* jobs, and rows, that are logged by name */
     REJOIN_US = 10 * 1000,       /* between checks whether the journal has stopped */

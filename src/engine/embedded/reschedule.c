@@ -19,14 +19,6 @@ struct rescheduling {
     struct body_fetch fetch;
 };
 
-static char *copy_bytes(char *room, struct bytes *bytes)
-{
-    if (bytes->len)
-        memcpy(room, bytes->at, bytes->len);
-    bytes->at = room;
-    return room + bytes->len;
-}
-
 static void fetched(struct body_fetch *fetch)
 {
     struct rescheduling *rescheduling = fetch->owner;
@@ -44,9 +36,9 @@ static void wait_for_record(struct embedded *embedded, const struct cmd *cmd, st
     rescheduling->embedded = embedded;
     rescheduling->cmd = *cmd;
     char *room = (char *)(rescheduling + 1);
-    room = copy_bytes(room, &rescheduling->cmd.job.ref.id);
-    room = copy_bytes(room, &rescheduling->cmd.job.content_type);
-    (void)copy_bytes(room, &rescheduling->cmd.job.body);
+    room = bytes_move_to(room, &rescheduling->cmd.job.ref.id);
+    room = bytes_move_to(room, &rescheduling->cmd.job.content_type);
+    (void)bytes_move_to(room, &rescheduling->cmd.job.body);
     rescheduling->fetch.place = bodies_place(job);
     rescheduling->fetch.done = fetched;
     rescheduling->fetch.owner = rescheduling;

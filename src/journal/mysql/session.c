@@ -131,8 +131,8 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
     return LINK_DONE;
 }
 
-/* Refuses tables that have cursors of other stores: two queues in one table would mix their jobs.
- */
+/* Refuses tables that have cursors of other stores: two queues in one table would mix their
+   jobs. */
 static enum link_result refuse_others(struct link *link, struct session_refusal *refusal)
 {
     enum link_result result;

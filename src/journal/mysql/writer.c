@@ -1,6 +1,5 @@
 #include "journal/mysql/writer.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -10,6 +9,7 @@
 #include "base/mem.h"
 #include "journal/mysql/plugin.h"
 #include "os/thread.h"
+#include "port/clock.h"
 
 enum {
     BACKOFF_FIRST_US = 100 * 1000,
@@ -26,9 +26,7 @@ static struct writer *self(struct journal *journal)
 
 int64_t writer_now_us(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return clock_monotonic_us();
 }
 
 static void lock(struct writer *writer)
@@ -41,8 +39,8 @@ static void unlock(struct writer *writer)
     (void)pthread_mutex_unlock(&writer->mutex);
 }
 
-/* With the mutex locked. Sleeps until a batch is given, the thread must end, or the time has come.
- */
+/* With the mutex locked. Sleeps until a batch is given, the thread must end, or the time has
+   come. */
 static void wait_until(struct writer *writer, int64_t until_us)
 {
     struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
@@ -295,8 +293,8 @@ static bool is_closing(struct writer *writer)
     return closing;
 }
 
-/* True: the writer is ending, and must not take the cursor any more: it would fence the next one.
- */
+/* True: the writer is ending, and must not take the cursor any more: it would fence the next
+   one. */
 static bool ends_untaken(struct writer *writer)
 {
     return !writer->taken && is_closing(writer);

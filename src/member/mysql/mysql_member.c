@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "member/claim.h"
 #include "member/member_thread.h"
 #include "member/member_url.h"
@@ -246,7 +247,7 @@ static int64_t next_us(const struct mysql_member *row)
 {
     const struct tenure *tenure = &row->claim.tenure;
     int64_t at_us = claim_next_us(&row->claim);
-    return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
+    return tenure->leading ? time_earlier(at_us, tenure->deadline_us) : at_us;
 }
 
 /* Writes the resignation, so that others need not wait for the time-out; limited in time. */

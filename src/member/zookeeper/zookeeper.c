@@ -3,7 +3,7 @@
  *
  *     our thread: zk_next() ─▶ zoo_a…() ─▶ the library's threads ─▶ completion, watcher
  *                     ▲                                                   │ struct zk_event
- *                     └───────────── events, wake ◀───────────────────┘
+ *                     └───────────── events, wake ◀───────────────────────┘
  *
  * The library's two threads only copy what they receive into an event and wake our thread. A handle
  * cannot be used after its session has expired: our thread closes it and opens another one. (A

@@ -16,10 +16,9 @@
 
 enum {
     CRLF = 2,
-    PUT_WORD = 4,           /* bytes of "put " */
-    KEEP_BODY_BYTES = 1024, /* kept for the next body */
-    TRUST_BODY_BYTES =
-        64 * 1024 + CRLF, /* bodies up to this size get their buffer when they are announced */
+    PUT_WORD = 4,                        /* bytes of "put " */
+    KEEP_BODY_BYTES = 1024,              /* kept for the next body */
+    TRUST_BODY_BYTES = 64 * 1024 + CRLF, /* up to this, a body gets its buffer when announced */
 };
 
 /* ---- one line ---- */

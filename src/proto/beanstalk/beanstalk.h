@@ -22,7 +22,6 @@
 enum {
     BEANSTALK_LINE_MAX = 224, /* bytes, with CR LF */
     BEANSTALK_NAME_MAX = 200, /* bytes of a tube's name */
-    BEANSTALK_PORT = 11300,
 };
 
 /* In the order of the cmd-* lines of `stats`, as far as they have one. */

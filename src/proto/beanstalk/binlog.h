@@ -55,8 +55,8 @@ struct binlog_record {
     uint32_t head_len; /* bytes before the body */
 };
 
-/* ERR_EMPTY: no file yet, only zeros; ERR_AGAIN: too few bytes; ERR_UNSUPPORTED: another version.
- */
+/* ERR_EMPTY: no file yet, only zeros; ERR_AGAIN: too few bytes; ERR_UNSUPPORTED: another
+   version. */
 enum err binlog_version(struct bytes in, uint32_t *out_version) MUST_USE;
 
 /*

@@ -70,8 +70,8 @@ enum http_progress http_refuse_limit(struct http1 *http, int status, const char 
 
 /* ---- the end of a head ---- */
 
-/* Where the line under way must have ended, its line end included, counted from the head's start.
- */
+/* Where the line under way must have ended, its line end included, counted from the head's
+   start. */
 static size_t line_limit(const struct http1 *http)
 {
     if (http->fields_start == 0)

@@ -100,14 +100,10 @@ void http1_detach(struct http1 *http, struct arena *arena, struct http_request *
 /* True: an incomplete request has begun. (For time-outs: answer 408, or just close.) */
 bool http1_midway(const struct http1 *http);
 
-/* The value of the first of that name, percent-decoded: *out_value lies in `room`, whose content it
- * replaces. False: not there or badly encoded. O(query). */
-bool http_query_get(struct bytes query, const char *name, struct buf *room,
-                    struct bytes *out_value);
 /* The next name=value pair, not decoded; false: none left. */
 bool http_query_next(struct bytes *rest, struct bytes *out_name, struct bytes *out_value);
-/* Percent-decodes: *out_text lies in `room`, whose content it replaces. False: bad escape or NUL.
- */
+/* Percent-decodes: *out_text lies in `room`, whose content it replaces. False: bad escape or
+   NUL. */
 bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room,
                          struct bytes *out_text);
 

@@ -44,13 +44,3 @@ bool http_query_next(struct bytes *rest, struct bytes *out_name, struct bytes *o
     }
     return false;
 }
-
-bool http_query_get(struct bytes query, const char *name, struct buf *room, struct bytes *out_value)
-{
-    struct bytes wanted = bytes_str(name), key, value;
-    while (http_query_next(&query, &key, &value)) {
-        if (bytes_eq(key, wanted))
-            return http_percent_decode(value, true, room, out_value);
-    }
-    return false;
-}

@@ -1,6 +1,5 @@
 /* /v1/cluster and its metrics: which laterd leads, as far as this one knows. */
 #include "port/member.h"
-#include "proto/json.h"
 #include "server/admin/pages.h"
 #include "server/server.h"
 

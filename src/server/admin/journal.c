@@ -1,6 +1,5 @@
 /* /v1/journal: the health of the journal, and the progress of restores and resyncs; also the
    metrics of restores. */
-#include "proto/json.h"
 #include "server/admin/pages.h"
 #include "server/server.h"
 

@@ -24,8 +24,8 @@ struct beanstalk_reservation {
     uint64_t end; /* where its answer ends, as session_end() counts; 0: it has surely arrived */
 };
 
-/* What one connection holds: a heap, the reservation that ends first at its top. Zeroed is empty.
- */
+/* What one connection holds: a heap, the reservation that ends first at its top. Zeroed is
+   empty. */
 struct beanstalk_holder {
     struct beanstalk_reservation **heap;
     uint32_t count;
@@ -56,7 +56,7 @@ void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, in
 void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
                                  struct beanstalk_reservation *reservation);
 
-/* One of the holder's whose ttr has run out, or NULL. The same. O(1). */
+/* One of the holder's whose ttr has run out, or NULL. The holder may be NULL, too. O(1). */
 static inline struct beanstalk_reservation *beanstalk_reservations_ended(
     const struct beanstalk_holder *holder, int64_t now_us)
 {
@@ -64,12 +64,13 @@ static inline struct beanstalk_reservation *beanstalk_reservations_ended(
     return ended ? holder->heap[0] : NULL;
 }
 /* The reservation that ends first, after those whose ttr has run out are dropped; or NULL. The
- * same. */
+   holder may be NULL, too. */
 struct beanstalk_reservation *beanstalk_reservations_soonest(
     struct beanstalk_reservations *reservations, struct beanstalk_holder *holder, int64_t now_us);
 
 /* It must be empty. What it had is given back by `discard`. */
 void beanstalk_holder_fini(struct beanstalk_holder *holder, struct discard *discard);
+/* CHECKs the heap's order and places. O(reservations). */
 void beanstalk_holder_valid(const struct beanstalk_holder *holder);
 
 #endif

@@ -256,7 +256,7 @@ static int64_t deadline_us(const struct session *session)
     int64_t request_us = session_request_deadline_us(session);
     if (beanstalk->pipeline.unread) /* the client waits for us */
         return answer_us;
-    return answer_us < request_us ? answer_us : request_us;
+    return time_earlier(answer_us, request_us);
 }
 
 static void expired(struct session *session)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "proto/http/host.h"
 #include "proto/sdmq/job_id.h"
@@ -97,8 +98,7 @@ static bool set_host(struct config *config, const struct config_key *key, const 
 {
     static const char digits[] = "0123456789.:-_[]";
     for (const char *at = value; *at; at++) {
-        bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z');
-        if (!letter && !strchr(digits, *at))
+        if (!ascii_is_letter(*at) && !strchr(digits, *at))
             return false;
     }
     return strlen(value) <= SDMQ_HOST_MAX && set_word(config, key, value);

@@ -133,8 +133,7 @@ struct config {
     char journal_ca[CONFIG_WORD_MAX];
     int64_t journal_mode, journal_on_lag, journal_log; /* see above */
     int64_t journal_lag_bytes, journal_lag_us, journal_timeout_us, journal_east_s;
-    char
-        member_url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
+    char member_url[CONFIG_WORD_MAX]; /* may be a reference, or hold a password: not for the log */
     char member_ca[CONFIG_WORD_MAX];
     char member_name[CONFIG_WORD_MAX], member_advertise[CONFIG_WORD_MAX];
     int64_t member_timeout_us;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "core/core.h"
 #include "server/config/config_parts.h"
@@ -48,8 +49,8 @@ static void add_other(struct checking *checking, struct buf *out, const struct c
         buf_add_str(out, ", the default)");
 }
 
-/* Begins "FILE:LINE: section.key = value: " at `key`, or at the other one if no file set the first.
- */
+/* Begins "FILE:LINE: section.key = value: " at `key`, or at the other one if no file set the
+   first. */
 static void begin(struct checking *checking, struct buf *out, const struct config_key *key,
                   const struct config_key *other)
 {
@@ -209,8 +210,7 @@ static void check_history(struct checking *checking)
 static bool is_plain(const char *text, const char *others)
 {
     for (; *text; text++) {
-        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
-        if (!letter && !(*text >= '0' && *text <= '9') && !strchr(others, *text))
+        if (!ascii_is_letter(*text) && !ascii_is_digit(*text) && !strchr(others, *text))
             return false;
     }
     return true;

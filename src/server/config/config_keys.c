@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "core/core.h"
 #include "proto/sdmq/job_id.h"
 #include "server/config/config_parts.h"
 

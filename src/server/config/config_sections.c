@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "server/config/config_parts.h"
 
@@ -96,8 +97,7 @@ static bool is_name(struct bytes name)
 {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.at[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!letter && !(c >= '0' && c <= '9') && c != '-' && c != '_')
+        if (!ascii_is_letter(c) && !ascii_is_digit(c) && c != '-' && c != '_')
             return false;
     }
     return name.len > 0 && name.len < CONFIG_NAME_MAX;

@@ -178,8 +178,8 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     server_begin_visit(server);
     request->pending.state = PENDING_OPEN;
     submit(request, call, host);
-    pipeline_check_client_end(
-        &http->pipeline); /* the client may have left meanwhile: it must not wait for a job (P6) */
+    /* The client may have left meanwhile: then it must not wait for a job (P6). */
+    pipeline_check_client_end(&http->pipeline);
     pipeline_read_on(&http->pipeline);
 }
 
@@ -353,7 +353,7 @@ static int64_t deadline_us(const struct session *session)
     int64_t answer_us = session_answer_deadline_us(session);
     int64_t request_us = session_request_deadline_us(session);
     if (request_us != INT64_MAX && !http->pipeline.unread) /* unread: it waits for us, not we */
-        return answer_us < request_us ? answer_us : request_us;
+        return time_earlier(answer_us, request_us);
     if (answer_us != INT64_MAX)
         return answer_us;
     if (http->pipeline.count > 0)
@@ -373,7 +373,7 @@ static void expired(struct session *session)
             detail, sizeof(detail),
             "the request was not whole within limits.request_seconds, which is %s",
             duration_print(session->server->options.config->request_us, room)); /* it fits */
-        refuse_with(of(session), ERR_INVALID, 408, detail);
+        refuse_with(http, ERR_INVALID, 408, detail);
         return;
     }
     session_free(session, SESSION_DROPPED);

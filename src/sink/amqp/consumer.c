@@ -38,8 +38,7 @@ enum {
     BACKOFF_MOST_US = 10000000,
     PAUSE_FIRST_US = 1000000,
     PAUSE_MOST_US = 30000000,
-    INTERRUPT_US =
-        2000000, /* after stop(): then the call that the thread waits in is interrupted */
+    INTERRUPT_US = 2000000, /* after stop(): then the thread's call is interrupted */
 };
 
 /* Its bytes lie behind it. */

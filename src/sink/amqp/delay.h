@@ -15,8 +15,8 @@
  */
 bool rabbit_delay_read(const amqp_field_value_t *value, int64_t *out_ms);
 
-/* The value of x-delay in the message that is sent on: with its sign inverted, as the plugin did.
- */
+/* The value of x-delay in the message that is sent on: with its sign inverted, as the plugin
+   did. */
 amqp_field_value_t rabbit_delay_turned(int64_t ms);
 
 /* Longest delay that is kept: 10,000 years would not fit a date. */

@@ -41,8 +41,8 @@ enum err rabbit_url_check(const char *url, struct broker_error *out_error) MUST_
 
 /* Connects and logs in; up to twice options->timeout_us. False: `why` says why not. */
 bool rabbit_link_open(struct rabbit_link *link);
-/* `in_order`: sends connection.close first, which may take a second. Does nothing if it is closed.
- */
+/* `in_order`: sends connection.close first, which may take a second. Does nothing if it is
+   closed. */
 void rabbit_link_close(struct rabbit_link *link, bool in_order);
 
 /* Opens a channel and, if asked, has it confirm what is published. False: `why`; close the link. */

@@ -452,8 +452,8 @@ static rd_kafka_headers_t *headers_of(const struct delivery *delivery)
     return list;
 }
 
-/* Gives a message to librdkafka. Returns NULL, or an error, to be destroyed: then it was not taken.
- */
+/* Gives a message to librdkafka. Returns NULL, or an error, to be destroyed: then it was not
+   taken. */
 static rd_kafka_error_t *hand_over(struct kafka *kafka, rd_kafka_topic_t *topic,
                                    const struct delivery *delivery, struct push *push)
 {

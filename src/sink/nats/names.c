@@ -61,8 +61,8 @@ static void name_of(const char *host, char room[BROKER_HOST_BYTES])
         room[0] = '\0';
 }
 
-/* The look-up of the n-th server: one that is still under way, or a new one. NULL: it needs none.
- */
+/* The look-up of the n-th server: one that is still under way, or a new one. NULL: it needs
+   none. */
 static struct name_look_up *find(struct nats *nats, unsigned n, const char *host)
 {
     char name[BROKER_HOST_BYTES];

@@ -190,8 +190,8 @@ static bool fits(struct bytes text, bool is_name)
     return text.len < VALUE_BYTES && (!is_name || text.len > 0);
 }
 
-/* Values of laterd's own headers may have any bytes (a job's id): percent-encoded, as in webhooks.
- */
+/* Values of laterd's own headers may have any bytes (a job's id): percent-encoded, as in
+   webhooks. */
 static void encode(struct bytes text, char room[static VALUE_BYTES])
 {
     size_t len = 0;

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/ascii.h"
+
 void answer_init(struct answer *answer, const struct target_http *http, uint64_t body_max)
 {
     *answer = (struct answer){.http = http, .body_max = body_max, .retry_after_us = -1};
@@ -12,16 +14,11 @@ void answer_fini(struct answer *answer)
     buf_fini(&answer->kept);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static struct bytes trim(struct bytes text)
 {
-    while (text.len && is_blank(text.at[0]))
+    while (text.len && ascii_is_space(text.at[0]))
         text = bytes_of(text.at + 1, text.len - 1);
-    while (text.len && is_blank(text.at[text.len - 1]))
+    while (text.len && ascii_is_space(text.at[text.len - 1]))
         text.len--;
     return text;
 }
@@ -100,7 +97,7 @@ static void match(struct answer *answer, struct bytes bytes)
     for (size_t i = 0; i < bytes.len && !answer->mismatched; i++) {
         char c = bytes.at[i];
         bool more = answer->matched < wanted.len;
-        if (is_blank(c) && (answer->matched == 0 || !more))
+        if (ascii_is_space(c) && (answer->matched == 0 || !more))
             continue; /* before it, or behind */
         if (more && bytes_eq_nocase(bytes_of(&c, 1), bytes_of(wanted.at + answer->matched, 1)))
             answer->matched++;

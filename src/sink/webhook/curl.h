@@ -7,7 +7,6 @@
 #define LATERD_SINK_WEBHOOK_CURL_H
 
 #include <curl/curl.h>
-#include <stdbool.h>
 
 #include "base/bytes.h"
 

@@ -89,8 +89,8 @@ static bool is_allowed(const struct sender *sender, const struct sockaddr *addre
            address_rule_allows_port(sender->options->rule, port);
 }
 
-/* The address of a proxy is set by the operator, and always allowed; the proxy must filter targets.
- */
+/* The address of a proxy is set by the operator, and always allowed; the proxy must filter
+   targets. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct transfer *transfer = user;

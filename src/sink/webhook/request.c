@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -26,8 +27,7 @@ void request_fini(struct request *request)
 
 static bool is_unreserved(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("-._~@:/", c));
+    return ascii_is_letter(c) || ascii_is_digit(c) || (c && strchr("-._~@:/", c));
 }
 
 static void add_percent(struct buf *out, char c)
@@ -46,8 +46,8 @@ static void add_encoded(struct buf *out, struct bytes text)
     }
 }
 
-/* Percent-encodes what is not visible ASCII, " and %, as CloudEvents' HTTP binding says (3.1.3.2).
- */
+/* Percent-encodes what is not visible ASCII, " and %, as CloudEvents' HTTP binding says
+   (3.1.3.2). */
 static void add_attribute(struct buf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -57,11 +57,6 @@ static void add_attribute(struct buf *out, struct bytes text)
         else
             add_percent(out, c);
     }
-}
-
-static bool begins(struct bytes name, struct bytes start)
-{
-    return name.len >= start.len && bytes_eq_nocase(bytes_of(name.at, start.len), start);
 }
 
 /* True: a target or a job may have a header of this name: not one of laterd's, nor one that frames
@@ -75,8 +70,9 @@ static bool header_is_free(struct bytes name)
         if (bytes_eq_nocase(name, bytes_str(ours[i])))
             return false;
     }
-    return !begins(name, BYTES("webhook-")) && !begins(name, BYTES("laterd-")) &&
-           !begins(name, BYTES("proxy-"));
+    return !bytes_starts_nocase(name, BYTES("webhook-")) &&
+           !bytes_starts_nocase(name, BYTES("laterd-")) &&
+           !bytes_starts_nocase(name, BYTES("proxy-"));
 }
 
 /* True: a name of RFC 9110, 5.1, and a value without control characters. Nothing else is ever sent,
@@ -86,8 +82,7 @@ static bool is_header(const struct target_header *header)
     static const char marks[] = "!#$%&'*+-.^_`|~";
     for (size_t i = 0; i < header->name.len; i++) {
         char c = header->name.at[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && !(c && strchr(marks, c)))
+        if (!ascii_is_letter(c) && !ascii_is_digit(c) && !(c && strchr(marks, c)))
             return false;
     }
     for (size_t i = 0; i < header->value.len; i++) {
@@ -246,7 +241,8 @@ static void add_free(struct request *request, const struct delivery *delivery,
 {
     bool is_event = delivery->target->http.encoding == ENCODING_CLOUDEVENTS;
     if (!header_is_free(header->name) || !is_header(header) ||
-        (is_event && begins(header->name, BYTES("ce-"))) || request->count == REQUEST_HEADERS_MAX)
+        (is_event && bytes_starts_nocase(header->name, BYTES("ce-"))) ||
+        request->count == REQUEST_HEADERS_MAX)
         return;
     request->starts[request->count++] = request->text.len;
     buf_add_bytes(&request->text, header->name);

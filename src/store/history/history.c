@@ -1,7 +1,5 @@
 #include "store/history/history.h"
 
-#include <stdlib.h>
-
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"

@@ -136,7 +136,7 @@ bool history_record_decode(const char *record, size_t len, struct bytes *out_ent
 static const char magic[8] = "\1LTDHIST";
 enum { HISTORY_VERSION = 1, HEAD_SUM = BLOCK - 8 };
 
-void history_head_encode(const struct history_head *head, void *block)
+static void head_encode(const struct history_head *head, void *block)
 {
     char *at = block;
     memset(at, 0, BLOCK);
@@ -286,7 +286,7 @@ void history_image_end(struct history_image *image)
     image->head.fences_sum = hash_of(image->fences.at, image->fences.len);
     buf_add_bytes(&image->bytes, buf_bytes(&image->fences));
     image->head.size_bytes = image->bytes.len;
-    history_head_encode(&image->head, image->bytes.at);
+    head_encode(&image->head, image->bytes.at);
 }
 
 void history_image_fini(struct history_image *image)

@@ -31,8 +31,8 @@ enum {
 
 /* ---- an entry ---- */
 
-/* The key of a job's entries. `key`: store_far_key(), which seeds the hash; `id` empty: by `seq`.
- */
+/* The key of a job's entries. `key`: store_far_key(), which seeds the hash; `id` empty: by
+   `seq`. */
 uint64_t history_key(uint64_t key, uint64_t seq, struct bytes id);
 /* Encodes an entry into `room` (HISTORY_ENTRY_MAX bytes). Returns its length in bytes. */
 size_t history_entry_encode(const struct happening *happening, char *room);
@@ -62,7 +62,6 @@ struct history_head {
     uint64_t fences_sum;
 };
 
-void history_head_encode(const struct history_head *head, void *block);
 enum format_verdict history_head_decode(const void *block, struct history_head *out_head);
 
 struct history_fence {

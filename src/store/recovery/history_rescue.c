@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "store/history/history_parts.h"
 #include "store/recovery/directory.h"
+#include "store/recovery/history_survey.h"
 
 enum { FILE_MAX = 256 * 1024 * 1024 }; /* merging makes none above 40 MiB */
 
@@ -211,15 +212,6 @@ static void leave_merged_out(struct history_rescue *rescue)
                                 files[j].last >= files[i].last;
 }
 
-static void found_name(void *ctx, const char *name)
-{
-    struct buf *numbers = ctx;
-    uint32_t number;
-    bool half_made;
-    if (history_name_parse(name, &number, &half_made) && !half_made)
-        buf_add(numbers, &number, sizeof(number));
-}
-
 enum err history_rescue_new(const struct history_rescue_options *options,
                             struct history_rescue **out_rescue)
 {
@@ -227,7 +219,7 @@ enum err history_rescue_new(const struct history_rescue_options *options,
     struct history_rescue *rescue = mem_zalloc(sizeof(*rescue));
     size_t count;
     rescue->options = *options;
-    enum err err = options->disk->verbs->list(options->disk, found_name, &numbers);
+    enum err err = history_numbers(options->disk, &numbers);
     for (size_t at = 0; at < numbers.len && !err; at += sizeof(uint32_t)) {
         uint32_t number;
         memcpy(&number, numbers.at + at, sizeof(number));

@@ -26,9 +26,14 @@ static void found_name(void *ctx, const char *name)
 {
     struct buf *numbers = ctx;
     uint32_t number;
-    bool half_made; /* the next opening removes those */
+    bool half_made;
     if (history_name_parse(name, &number, &half_made) && !half_made)
         buf_add(numbers, &number, sizeof(number));
+}
+
+enum err history_numbers(struct disk *disk, struct buf *out_numbers)
+{
+    return disk->verbs->list(disk, found_name, out_numbers);
 }
 
 static void fault(struct surveying *surveying, uint64_t offset, const char *text)
@@ -135,7 +140,7 @@ enum err history_survey(struct disk *disk, struct history_survey *survey)
 {
     struct surveying surveying = {.disk = disk, .survey = survey};
     struct buf numbers = {0};
-    enum err err = disk->verbs->list(disk, found_name, &numbers);
+    enum err err = history_numbers(disk, &numbers);
     surveying.block = mem_aligned(BLOCK, HISTORY_BLOCK_BYTES);
     for (size_t at = 0; at < numbers.len && !err; at += sizeof(uint32_t)) {
         uint32_t number;

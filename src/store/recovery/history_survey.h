@@ -13,6 +13,10 @@ struct history_survey {
     uint64_t files, entries, bytes;
 };
 
+/* Appends the number (uint32_t) of each whole history file in the directory to `out_numbers`;
+   half-made ones the next opening removes. ERR_IO. */
+enum err history_numbers(struct disk *disk, struct buf *out_numbers) MUST_USE;
+
 /* Calls `fault` for each place that is damaged, and where a file is missing between others. ERR_IO:
  * the directory cannot be listed. */
 enum err history_survey(struct disk *disk, struct history_survey *survey) MUST_USE;

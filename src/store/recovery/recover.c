@@ -640,8 +640,8 @@ static uint64_t first_lease(const struct store *store, const struct directory *d
     return directory->manifest.lease_mark + (directory->slot_damaged ? LEASE_AHEAD : 0);
 }
 
-/* If a slot is damaged, it may have been the newer one, with a higher boot count and higher marks.
- */
+/* If a slot is damaged, it may have been the newer one, with a higher boot count and higher
+   marks. */
 static bool marks_doubtful(const struct recovery *recovery)
 {
     return recovery->directory.slot_damaged || recovery->skipped_regions > 0;

@@ -4,7 +4,6 @@
  * whose header is damaged.
  */
 #include "base/check.h"
-#include "base/mem.h"
 #include "store/recovery/recover_parts.h"
 
 static enum err remove_now(struct store *store, uint32_t number)

@@ -17,10 +17,12 @@
 #include "base/arena.h"
 #include "base/blocks.h"
 #include "base/bytes.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rfc3339.h"
+#include "base/time_us.h"
 
 static void numbers_must_be_digits_and_fit(void **state)
 {
@@ -51,6 +53,51 @@ static void bytes_compare_as_unsigned_and_shorter_first(void **state)
     assert_false(bytes_eq_nocase(BYTES("[\\]"), BYTES("{|}"))); /* only letters have cases */
     assert_true(bytes_starts(BYTES("abc"), BYTES("ab")));
     assert_false(bytes_starts(BYTES("a"), BYTES("ab")));
+    assert_true(bytes_starts_nocase(BYTES("ABc"), BYTES("aB")));
+    assert_false(bytes_starts_nocase(BYTES("A"), BYTES("aB")));
+}
+
+static void copies_lie_behind_each_other(void **state)
+{
+    (void)state;
+    char room[8] = "";
+    struct bytes letters = BYTES("abc"), nothing = {0};
+    char *end = bytes_move_to(room, &letters);
+    assert_ptr_equal(letters.at, room);
+    assert_ptr_equal(bytes_move_to(end, &nothing), end);
+    end = bytes_put(end, BYTES("de"));
+    assert_ptr_equal(end, room + 5);
+    assert_string_equal(room, "abcde");
+}
+
+static void percent_encoding_is_decoded_or_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *means; /* NULL: refused */
+    } cases[] = {
+        {"", ""},      {"a%2Fb%3a", "a/b:"},     {"%41", "A"},       {"1234567", "1234567"},
+        {"%", NULL},   {"123456%37", "1234567"}, {"12345678", NULL}, {"1234567%38", NULL},
+        {"%4", NULL},  {"a%zz", NULL},           {"%00", NULL},      {"%e4%bd%a0", "\xe4\xbd\xa0"},
+        {"%%41", NULL}};
+    char room[8];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool good = percent_decode(bytes_str(cases[i].text), room, sizeof(room));
+        assert_int_equal(good, cases[i].means != NULL);
+        if (good)
+            assert_string_equal(room, cases[i].means);
+    }
+    assert_false(percent_decode(bytes_of("a\0b", 3), room, sizeof(room)));
+}
+
+static void a_time_stops_at_never(void **state)
+{
+    (void)state;
+    assert_true(time_add(INT64_MAX - 1, 1) == INT64_MAX);
+    assert_true(time_add(INT64_MAX - 1, 2) == INT64_MAX);
+    assert_true(time_add(INT64_MAX, INT64_MAX) == INT64_MAX);
+    assert_true(time_add(5, -7) == -2);
+    assert_true(time_earlier(INT64_MAX, 3) == 3 && time_earlier(-1, 3) == -1);
 }
 
 static bool is_utf8(const char *text)
@@ -457,7 +504,7 @@ static void a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back(void **
     }
     while (blocks_trim(&blocks))
         continue;
-    assert_false(blocks_has_spare(&blocks));
+    assert_int_equal(blocks.spare, 0);
     assert_true(mem_used() < BLOCKS_SIZES * ((size_t)600 << 10));
     blocks_fini(&blocks);
     assert_int_equal(mem_used(), 0);
@@ -536,6 +583,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_must_be_digits_and_fit),
         cmocka_unit_test(bytes_compare_as_unsigned_and_shorter_first),
+        cmocka_unit_test(copies_lie_behind_each_other),
+        cmocka_unit_test(percent_encoding_is_decoded_or_refused),
+        cmocka_unit_test(a_time_stops_at_never),
         cmocka_unit_test(utf8_is_what_rfc_3629_says),
         cmocka_unit_test(text_without_control_characters_is_printable),
         cmocka_unit_test(every_two_byte_sequence_is_judged_right),

@@ -104,7 +104,8 @@ static inline bool bed_cut(const struct bed *bed, const struct bed_node *node)
 static inline bool bed_holds(const struct bed *bed, unsigned i)
 {
     const struct bed_node *node = &bed->nodes[i];
-    return !bed_paused(bed, node) && tenure_holds(bed_tenure(bed, node), bed_clock(bed, node));
+    const struct tenure *tenure = bed_tenure(bed, node);
+    return !bed_paused(bed, node) && tenure->leading && bed_clock(bed, node) < tenure->deadline_us;
 }
 
 /* BED_NODES: nobody. */

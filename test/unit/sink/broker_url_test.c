@@ -72,6 +72,20 @@ static void what_is_wrong_is_refused_and_never_shown(void **state)
     }
 }
 
+static void a_user_has_up_to_255_bytes(void **state)
+{
+    struct broker_url url;
+    struct broker_url_error error;
+    char user[BROKER_WORD_BYTES + 1] = "", text[BROKER_WORD_BYTES + 32];
+    (void)state;
+    memset(user, 'u', BROKER_WORD_BYTES);
+    (void)snprintf(text, sizeof(text), "kafka://%s@a", user + 1);
+    assert_int_equal(broker_url_read(bytes_str(text), &kind, &url, &error), OK);
+    assert_string_equal(url.user, user + 1);
+    (void)snprintf(text, sizeof(text), "kafka://%s@a", user);
+    assert_int_equal(broker_url_read(bytes_str(text), &kind, &url, &error), ERR_INVALID);
+}
+
 /* A line of so many letters, with or without an end, behind file: */
 static enum err read_line_of(size_t letters, const char *end, struct buf *out, char why[160])
 {
@@ -112,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_ports_and_a_user_are_read),
+        cmocka_unit_test(a_user_has_up_to_255_bytes),
         cmocka_unit_test(what_is_wrong_is_refused_and_never_shown),
         cmocka_unit_test(a_line_that_is_too_long_to_be_referred_to_is_not_cut),
     };
