@@ -22,13 +22,25 @@
 #include "base/mem.h"
 #include "core/core_internal.h"
 
-/* Numbers are ours: they are only spread (the finalizer of Murmur 3). Not on disk. */
+enum {
+    GROUP_BITS = 8,  /* of numbers: jobs that were pushed one after the other */
+    SHARD_BITS = 12, /* the highest of a hash: see far_index.c */
+};
+
+/*
+ * Numbers are ours: they are only spread (the finalizer of Murmur 3). Jobs of neighbouring numbers
+ * become far at about the same time, so those of one group share a shard of the index: its lines
+ * and pages stay in the processor's cache meanwhile, and groups that follow each other are spread
+ * evenly over the shards (by the golden ratio). On disk in the image of far jobs.
+ */
 static uint64_t hash_seq(uint64_t seq)
 {
+    uint64_t shard = (seq >> GROUP_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SHARD_BITS);
     uint64_t hash = seq * UINT64_C(0x9e3779b97f4a7c15);
     hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
     hash = (hash ^ hash >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return hash ^ hash >> 33;
+    hash ^= hash >> 33;
+    return shard << (64 - SHARD_BITS) | hash >> SHARD_BITS;
 }
 
 #define IS_READY (FAR_OFFSET_END / 2)

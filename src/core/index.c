@@ -1,10 +1,12 @@
 /*
  * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
  * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
- * Of the product modulo 2^64 the upper half is taken: its high bits, which say the place in a
- * segment of the table, are far from those of the neighbours, and its low ones, which say the
- * segment, come of the number's high bits, too. (The low bits of a product come of the number's own
- * low bits alone, and the jobs that live long may be every 256th.)
+ *
+ * Jobs of neighbouring numbers are pushed, and leave memory, at about the same time. So numbers of
+ * one group have the same segment of the table, which stays in the processor's cache meanwhile, and
+ * its pages' addresses with it; where they lie in the segment, they are spread. The segment is
+ * chosen by the high bits of a product, which depend on all bits of the group's number: the jobs
+ * that live long may be every 256th, or every millionth.
  */
 #include "core/index.h"
 
@@ -12,14 +14,26 @@
 
 #include "base/check.h"
 
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio */
+
+enum {
+    GROUP_BITS = 12, /* of numbers: a group is as large as a segment */
+    HALF_BITS = 16,  /* of the bits that the table uses: for the place, and for the segment */
+};
+
 static uint64_t hash_id(const struct index *index, struct bytes id)
 {
     return XXH3_64bits_withSeed(id.at, id.len, index->key);
 }
 
+static uint64_t spread(uint64_t number)
+{
+    return number * GOLDEN >> (64 - HALF_BITS);
+}
+
 static uint64_t hash_seq(uint64_t seq)
 {
-    return seq * UINT64_C(0x9e3779b97f4a7c15) >> 32; /* 2^64 over the golden ratio */
+    return spread(seq) << HALF_BITS | spread(seq >> GROUP_BITS);
 }
 
 static bool id_is(const void *ctx, uint32_t number, const void *key)

@@ -19,7 +19,7 @@ enum {
     AT_PARTS = 56, /* how many */
     AT_TABLE = 64, /* of parts: bytes, sum */
     AT_SUM = BLOCK - 8,
-    IMAGE_VERSION = 2, /* 1 had no order of ready jobs */
+    IMAGE_VERSION = 3, /* 1 had no order of ready jobs, 2 other hashes of numbers */
     PART_BYTES = 16,
     SLICE_BYTES = 72,
     ORDER_BYTES = 28,   /* of a ready job, about */

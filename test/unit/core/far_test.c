@@ -11,6 +11,7 @@
 
 #include "base/far_hash.h"
 #include "base/mem.h"
+#include "core/core_internal.h"
 #include "core_bed.h"
 #include "far_ends.h"
 
@@ -257,6 +258,32 @@ static void p8_a_far_buried_job_takes_at_most_24_bytes(void **state)
 {
     (void)state;
     take_at_most_24_bytes(true);
+}
+
+/* Those who were pushed one after the other become far one after the other: meanwhile few shards of
+ * the index are in use, though of many of them each has its share. */
+static void numbers_of_one_group_share_a_shard(void **state)
+{
+    (void)state;
+    enum { GROUP = 256, GROUPS = 64, MANY = GROUP * GROUPS };
+    static struct core_bed large;
+    core_bed_open(&large, (struct core_limits){.jobs = MANY, .topics = 1, .waiters = 1}, START);
+    for (uint64_t seq = 1; seq <= MANY; seq++) {
+        struct cmd_push push = {.topic = BYTES("t"), .due_us = START + SECOND, .ttr_us = TTR};
+        (void)core_apply(large.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &large);
+        struct event event = record_of(seq, ""), out;
+        assert_true(core_spill(large.core, &event, 1, START, &out));
+        struct stored place = {.where = UINT64_C(9) << 32 | seq, .bytes = 50};
+        assert_true(core_depart(large.core, seq, place));
+    }
+    unsigned used = 0;
+    for (unsigned i = 0; i < 4096; i++) {
+        uint32_t count = large.core->far.places.shards[i].count;
+        used += count > 0;
+        assert_true(count <= GROUP);
+    }
+    assert_int_equal(used, GROUPS + 1); /* numbers begin with 1, not with a group */
+    core_bed_close(&large);
 }
 
 /* What is far is looked for in no list: who goes through them has them arrive first. */
@@ -713,6 +740,7 @@ int main(void)
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
         TEST(p8_a_far_job_takes_at_most_24_bytes),
         TEST(p8_a_far_buried_job_takes_at_most_24_bytes),
+        TEST(numbers_of_one_group_share_a_shard),
         TEST(buried_jobs_that_are_far_are_found_by_nobody_until_they_arrive),
         TEST(a_topic_with_far_jobs_alone_is_not_forgotten),
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),

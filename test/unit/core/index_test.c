@@ -84,11 +84,40 @@ static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void
     assert_int_equal(mem_used(), 0);
 }
 
+/* Those who were pushed one after the other leave one after the other: meanwhile few segments are
+ * in use. */
+static void numbers_of_one_group_share_a_segment(void **state)
+{
+    (void)state;
+    enum { GROUP = 4096, GROUPS = 32, FAIR = 5 }; /* of one segment */
+    struct pool jobs;
+    struct index index;
+    job_pool_init(&jobs);
+    index_init(&index, &jobs, 99);
+    for (uint64_t seq = 0; seq < GROUP * GROUPS; seq++)
+        index_add(&index, make(&jobs, GROUP + seq, ""));
+    for (uint32_t i = 0; i < index.by_seq.segment_count; i++) {
+        const struct map_segment *segment = &index.by_seq.segments[i];
+        uint64_t groups = 0;
+        for (uint32_t at = 0; at < segment->cap; at++) {
+            if (!segment->slots[at])
+                continue;
+            const struct job *job = pool_at(&jobs, (uint32_t)segment->slots[at] - 1);
+            groups |= UINT64_C(1) << job->seq / GROUP;
+        }
+        assert_true(__builtin_popcountll(groups) < FAIR);
+    }
+    index_fini(&index);
+    pool_fini(&jobs);
+    assert_int_equal(mem_used(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_found_by_id_and_by_number),
         cmocka_unit_test(numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments),
+        cmocka_unit_test(numbers_of_one_group_share_a_segment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

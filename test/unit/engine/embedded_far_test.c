@@ -339,19 +339,30 @@ static uint64_t inverse(uint64_t odd)
     return x;
 }
 
+/* The shard of the core's index that has the number (core/far.c, hash_seq). */
+static uint64_t shard_of(uint64_t seq)
+{
+    return (seq >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 52;
+}
+
 /* Another number, of which the core's index has the same place (core/far.c, hash_seq). */
 static uint64_t twin_of(uint64_t seq)
 {
     const uint64_t first = UINT64_C(0x9e3779b97f4a7c15), second = UINT64_C(0xff51afd7ed558ccd),
                    third = UINT64_C(0xc4ceb9fe1a85ec53);
-    uint64_t hash = seq * first;
-    hash = (hash ^ hash >> 33) * second;
-    hash = (hash ^ hash >> 33) * third;
-    hash ^= hash >> 33;
-    hash ^= 1; /* below what the index keeps of it */
-    hash = (hash ^ hash >> 33) * inverse(third);
-    hash = (hash ^ hash >> 33) * inverse(second);
-    return (hash ^ hash >> 33) * inverse(first);
+    uint64_t of_seq = seq * first;
+    of_seq = (of_seq ^ of_seq >> 33) * second;
+    of_seq = (of_seq ^ of_seq >> 33) * third;
+    of_seq ^= of_seq >> 33;
+    for (uint64_t change = 1;;
+         change++) { /* below what the index keeps of it: mostly of another shard */
+        uint64_t hash = of_seq ^ change;
+        hash = (hash ^ hash >> 33) * inverse(third);
+        hash = (hash ^ hash >> 33) * inverse(second);
+        uint64_t twin = (hash ^ hash >> 33) * inverse(first);
+        if (shard_of(twin) == shard_of(seq))
+            return twin;
+    }
 }
 
 static enum err bring_back(uint64_t number, const char *id)
