@@ -37,6 +37,11 @@ def without_directives(source):
     return _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
 
 
+def words(blanked):
+    """Each token once."""
+    return set(_TOKEN.findall(blanked))
+
+
 def tokens(blanked):
     """Yields (line number, token)."""
     line = 1
