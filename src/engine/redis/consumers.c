@@ -154,6 +154,8 @@ static void mark_again(struct topic *topic, uint32_t partitions)
 static void count_waiter(const struct waiter *waiter, bool more)
 {
     const struct consumers_options *options = &waiter->group->consumers->options;
+    struct wait_group *group = waiter->group;
+    group->waiter_count = more ? group->waiter_count + 1 : group->waiter_count - 1;
     for (uint32_t i = 0; i < waiter->group->topic_count; i++) {
         struct topic *topic = waiter->group->topics[i].topic;
         topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
