@@ -343,6 +343,36 @@ static void two_groups_do_not_expect_the_same_push(void **state)
     take_anothers_job(0, 2, 10 * MS);
 }
 
+/* A look into a silent server's partition is not answered, and its consumer has gone: of a job that
+ * this daemon alone is told of elsewhere, another one is told at once. */
+static void p2_a_told_job_is_passed_on_though_a_server_is_silent(void **state)
+{
+    (void)state;
+    uint32_t there = 0;
+    start_two(true);
+    const struct node *silent = script_requests_node(&engine->calls, 0);
+    while (script_requests_node(&engine->calls, there) == silent)
+        there++;
+    for (unsigned i = 0; i < MASTERS; i++) {
+        if (silent->link.address.port == 7000 + i)
+            sim_network_cut(network, 1, i, SIM_CUT_ALL);
+    }
+    submit_reserve(&takers[0], 100 * MS);
+    turns(150 * MS);
+    assert_int_equal(takers[0].answers, 1);
+    assert_int_equal(takers[0].count, 0);
+    uint64_t before = scripts_sent();
+    consumers_ready(&engine->consumers, topic, there, NOTIFIED_ALONE);
+    assert_true(hint_of(there)->notified_alone);
+    turn();
+    assert_false(hint_of(there)->notified_alone);
+    assert_true(scripts_sent() > before);
+    for (unsigned i = 0; i < MASTERS; i++)
+        sim_network_cut(network, 1, i, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    stop_pair();
+}
+
 /* A push that makes no job is no reason to wait any longer. */
 static void p2_a_push_that_is_refused_is_waited_for_no_longer(void **state)
 {
@@ -374,6 +404,7 @@ int main(void)
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
         STARTED(p2_others_jobs_do_not_wait_for_those_that_a_silent_server_may_have),
+        STARTED(p2_a_told_job_is_passed_on_though_a_server_is_silent),
         STARTED(two_groups_do_not_expect_the_same_push),
         STARTED(p2_a_push_that_is_refused_is_waited_for_no_longer),
     };
