@@ -154,6 +154,8 @@ static void mark_again(struct topic *topic, uint32_t partitions)
 static void count_waiter(const struct waiter *waiter, bool more)
 {
     const struct consumers_options *options = &waiter->group->consumers->options;
+    struct wait_group *group = waiter->group;
+    group->waiter_count = more ? group->waiter_count + 1 : group->waiter_count - 1;
     for (uint32_t i = 0; i < waiter->group->topic_count; i++) {
         struct topic *topic = waiter->group->topics[i].topic;
         topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
@@ -476,23 +478,25 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct jo
         group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
+/* Reserving waits for the answers to looks: not for a silent server's, which may take long. */
 static bool group_looks(const struct topic *topic)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
-        if (LIST_ENTRY(at, struct place, in_topic)->group->looking)
+        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
+        if (group->looking && group->probe_deadline_us > consumers_now_us(group->consumers))
             return true;
     }
     return false;
 }
 
-/* Is a reserve from this topic under way to the partition? `wholly`: one that brings all it asks
- * for, if that is there. */
+/* Is a reserve from this topic under way to the partition, or a look, which will be answered as
+ * soon? `wholly`: a reserve that brings all it asks for, if that is there. */
 static bool is_asked(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
         const struct asked *asked = &group->at[partition];
-        if (asked->calls > (wholly ? asked->shared : 0) && !group->looking)
+        if (asked->calls > (wholly ? asked->shared : 0) && !(wholly && group->looking))
             return true;
     }
     return false;
@@ -518,7 +522,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
         list_remove(&topic->notified_alone);
 }
 
-/* Topics of groups with probes under way wait until these are answered. */
+/* Topics of groups with probes under way wait until these are answered, or their time is over. */
 static void pass_on(struct consumers *consumers)
 {
     struct list *next;

@@ -30,6 +30,7 @@ struct wait_group {
     struct list place;   // consumers::groups
     struct list dirty;   // consumers::dirty, or in no list
     struct list waiters; // waiter::place, first come first
+    uint64_t waiter_count;
     struct place *topics;
     uint32_t topic_count;
     bool listed_order; /* of several topics: of one the order is no option */

@@ -318,10 +318,11 @@ static bool has_several_servers(const struct wait_group *group)
     return group->consumers->options.calls->options.topology->node_count > 1;
 }
 
-/* If one server is silent, others may have the few jobs that are wanted. */
+/* If one server is silent, others may have the few jobs that are wanted, or those of a list of
+ * topics whose order counts. */
 static bool others_may(const struct wait_group *group)
 {
-    return has_several_servers(group) && !wait_group_wants_many(group);
+    return has_several_servers(group) && (group->listed_order || !wait_group_wants_many(group));
 }
 
 bool wait_group_wants_many(const struct wait_group *group)
@@ -418,14 +419,19 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
+/* Looks into the partitions; into those whose servers have too many calls to answer in a later
+ * step, as these answer. */
 static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
     struct loop *loop = group->consumers->options.loop;
+    bool if_silent = group->listed_order && others_may(group); /* see awaits_answers() */
+    candidates = wait_group_with_room_for_looks(group, candidates);
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct ask *ask = wait_group_ask_for(group, group->topic_count, candidates.at[i].partition,
                                              0, (struct ask_how){0});
+        ask->if_silent = if_silent;
         ask_leave_out_later(ask);
         if (awaited) {
             ask->awaited = true;
@@ -491,13 +497,17 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* Jobs that pushes under way from here will make ready. None for consumers who are answered as soon
- * as nothing is under way for them, nor for a list of topics whose order counts. */
+/* Jobs that pushes under way from here will make ready, and that other groups leave: each of their
+ * waiters takes one. None for consumers who are answered as soon as nothing is under way for them,
+ * nor for a list of topics whose order counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
-    for (uint32_t i = 0; i < group->topic_count && !group->settles && !group->listed_order; i++)
-        jobs += group->topics[i].topic->pushes;
+    for (uint32_t i = 0; i < group->topic_count && !group->settles && !group->listed_order; i++) {
+        const struct topic *topic = group->topics[i].topic;
+        uint64_t others = topic->waiters - group->waiter_count;
+        jobs += topic->pushes > others ? topic->pushes - others : 0;
+    }
     return jobs;
 }
 
@@ -545,12 +555,18 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
     return candidates.count > 0;
 }
 
+/* Some answers are still to come, but for those of a cluster's silent servers. */
+static bool awaits_answers(const struct wait_group *group)
+{
+    return group->calls > (has_several_servers(group) ? group->left_out : group->silent);
+}
+
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have
- * answered that the topics before it have none. */
+ * answered that the topics before it have none, but for those of silent servers. */
 static bool ask_in_order(struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->topic_count; i++) {
-        if (ask_candidates(group, i, i + 1) || group->calls > group->silent)
+        if (ask_candidates(group, i, i + 1) || awaits_answers(group))
             return true;
     }
     return false;

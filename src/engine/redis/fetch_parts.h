@@ -10,6 +10,9 @@
 enum {
     JOBS_AT_ONCE = 32,  /* requested by one call: each takes Redis some ten microseconds */
     CALLS_AT_ONCE = 32, /* to one server, for one who wants many: others wait behind them */
+    /* A look takes Redis some five microseconds a topic, in which a call for JOBS_AT_ONCE jobs
+       takes none of half a job: so many are like CALLS_AT_ONCE calls. */
+    LOOKED_AT_ONCE = 1024,
     /* See wait_group_probe_us(): */
     PROBE_US = 20 * 1000,       /* Redis may do CALLS_AT_ONCE for another meanwhile */
     PROBE_MOST_US = 100 * 1000, /* for a Redis that is far away, or slow */
@@ -97,6 +100,13 @@ bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
  * was heard of it lately. O(1) while fewer are left out, else O(partitions). */
 struct candidates wait_group_answering(const struct wait_group *group, struct candidates candidates,
                                        uint32_t least);
+
+/* Of the candidates, in their order and place, those that may be looked into now: a server has
+ * LOOKED_AT_ONCE topics in looks and calls of the group to answer, or CALLS_AT_ONCE if these are
+ * fewer. It has more than that to answer when one is left out, so there is another step. O(1) while
+ * there are few, else O(partitions) */
+struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
+                                                 struct candidates candidates);
 
 /* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
  * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.

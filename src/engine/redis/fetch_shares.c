@@ -72,6 +72,23 @@ struct candidates wait_group_answering(const struct wait_group *group, struct ca
     return candidates;
 }
 
+struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
+                                                 struct candidates candidates)
+{
+    uint32_t most = LOOKED_AT_ONCE / group->topic_count;
+    most = most > CALLS_AT_ONCE ? most : CALLS_AT_ONCE;
+    if (group->calls + candidates.count <= most)
+        return candidates;
+    struct node_calls *by_node = calls_by_node(group);
+    uint32_t count = candidates.count;
+    candidates.count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (of_node(group, by_node, candidates.at[i].partition)->under_way++ < most)
+            candidates.at[candidates.count++] = candidates.at[i];
+    }
+    return candidates;
+}
+
 static uint32_t at_most(uint64_t jobs, uint64_t most)
 {
     return (uint32_t)(jobs < most ? jobs : most);

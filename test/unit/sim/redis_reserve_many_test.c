@@ -84,6 +84,38 @@ static void looks_of_a_reserve_are_one_for_each_partition_and_few_scripts(void *
     stop_pair();
 }
 
+/* Looks into many topics take Redis longer, so there are rounds of them, as short as calls for jobs
+ * are; and the best job is found all the same. */
+static void a_server_has_few_looks_into_many_topics_to_answer(void **state)
+{
+    enum { TOPICS = 64 };
+    (void)state;
+    char names[TOPICS][4];
+    struct bytes many[TOPICS];
+    uint32_t most = 0;
+    start_with(MANY);
+    push_all(1, 300, true, 20);
+    change_daemon();
+    for (uint32_t i = 0; i < TOPICS; i++) {
+        int len = snprintf(names[i], sizeof(names[i]), "t%u", i);
+        many[i] = i ? bytes_of(names[i], (size_t)len) : topics[0];
+    }
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    cmd.reserve.topics = many;
+    cmd.reserve.topic_count = TOPICS;
+    submit_cmd(&cmd);
+    while (!taker.answers) {
+        const struct waiter *waiter = taker.ticket.held;
+        uint32_t calls = calls_of_a_server(waiter);
+        most = calls > most ? calls : most;
+        turn();
+    }
+    assert_int_equal(most, 32);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.due_us[0], began_us);
+    stop_pair();
+}
+
 /* One partition has most of them: what the others lack is taken there, by as few calls. */
 static void what_partitions_lack_is_taken_from_those_that_have_more(void **state)
 {
@@ -310,6 +342,7 @@ int main(void)
         STARTED(many_jobs_come_in_few_round_trips_wherever_they_are),
         STARTED(a_server_has_few_calls_of_a_reserve_to_answer),
         STARTED(looks_of_a_reserve_are_one_for_each_partition_and_few_scripts),
+        STARTED(a_server_has_few_looks_into_many_topics_to_answer),
         STARTED(what_partitions_lack_is_taken_from_those_that_have_more),
         STARTED(many_jobs_of_one_partition_come_in_exact_order),
         STARTED(many_jobs_of_all_partitions_are_in_order_as_far_as_they_go),

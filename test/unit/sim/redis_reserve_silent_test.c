@@ -196,6 +196,66 @@ static void p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server(voi
     }
 }
 
+/* A list of topics whose order counts: the first one's jobs are all on the silent server, of which
+ * nothing is known, or which is thought to have some. */
+static void ask_for_a_list(bool known)
+{
+    struct cmd cmd = reserve_of(2, 1, 500 * MS);
+    use_cluster();
+    push_known(100, SECOND_US);
+    cmd.reserve.topics = (const struct bytes[]){{"0", 1}, topics[0]};
+    cmd.reserve.listed_order = true;
+    if (known) {
+        struct topic *first = topic_cache_need(&engine->consumers.topic_cache, BYTES("0"));
+        topic_cache_rest(&engine->consumers.topic_cache, first);
+        for (uint32_t i = 0; i < options.partitions; i++) {
+            bool there = port_of(i) == 7000;
+            first->hints[i] = (struct hint){.what = there ? READY : EMPTY,
+                                            .first = {.us = began_us},
+                                            .close_jobs = 1,
+                                            .at_us = now_us};
+        }
+    }
+    sim_network_cut(network, 1, 0, SIM_CUT_ALL);
+    turns(20 * MS);
+    submit_as(&takers[0], &cmd);
+}
+
+static void p2_a_list_does_not_wait_for_a_silent_server(void **state)
+{
+    (void)state;
+    for (unsigned known = 0; known < 2; known++) {
+        ask_for_a_list(known);
+        turns(50 * MS);
+        assert_int_equal(takers[0].count, 1);
+        assert_true(takers[0].took_us <= 45 * MS); /* a look, and a reserve */
+        end_with_all_jobs(1);
+        again();
+    }
+}
+
+/* … but for one that answers others, as long as it does: it may have jobs of the first topic. */
+static void a_list_waits_for_a_server_that_answers_others(void **state)
+{
+    (void)state;
+    for (unsigned known = 0; known < 2; known++) {
+        uint32_t partition = 0;
+        ask_for_a_list(known);
+        while (port_of(partition) != 7000)
+            partition++;
+        struct node *node = script_requests_node(&engine->calls, partition);
+        for (unsigned i = 0; i < 100; i++) {
+            node->link.heard_us = now_us;
+            turn();
+            assert_int_equal(takers[0].answers, 0);
+        }
+        turns(50 * MS);
+        assert_int_equal(takers[0].count, 1);
+        end_with_all_jobs(1);
+        again();
+    }
+}
+
 /* Where answers have taken long they are waited for longer, but not for more than 100 ms. */
 static void a_silent_server_is_waited_for_100_ms_at_most(void **state)
 {
@@ -356,6 +416,8 @@ int main(void)
         STARTED(p2_several_consumers_do_not_wait_for_a_silent_server),
         STARTED(p2_one_consumer_does_not_wait_for_a_silent_server),
         STARTED(p2_who_has_asked_one_partition_does_not_wait_for_a_silent_server),
+        STARTED(p2_a_list_does_not_wait_for_a_silent_server),
+        STARTED(a_list_waits_for_a_server_that_answers_others),
         STARTED(a_silent_server_is_waited_for_100_ms_at_most),
         STARTED(p2_who_waits_does_not_wait_for_a_partition_that_is_not_open),
         STARTED(who_is_far_from_redis_gets_the_best_job_of_all_partitions),

@@ -270,10 +270,24 @@ static void know_jobs_at(const struct node *node, uint32_t count)
     }
 }
 
-/* A push to a silent server is not answered: after 20 ms a job of the other daemon, in a partition
- * whose last job was taken, is found though nobody was told of it. `known`: so many partitions of
- * that server are thought to have jobs. */
-static void take_anothers_job(uint32_t known)
+/* They are not in the group of those who want each job's own ttr. */
+static void submit_reserve_with_ttr(struct client *taker)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic,
+                                   .topic_count = 1,
+                                   .max = 1,
+                                   .wait_us = SECOND_US,
+                                   .ttr_us = 30 * SECOND_US}};
+    *taker = (struct client){.ticket.answered = client_answered, .clock_us = &now_us};
+    (void)port->verbs->submit(port, &take, &taker->ticket); /* it is told */
+}
+
+/* A push to a silent server is not answered: within so long (`us`) a job of the other daemon, in a
+ * partition whose last job was taken, is found though nobody was told of it. `known`: so many
+ * partitions of that server are thought to have jobs. `groups`: of one consumer each. */
+static void take_anothers_job(uint32_t known, uint32_t groups, int64_t us)
 {
     uint32_t there = 0, silent = 0;
     start_two(true);
@@ -293,14 +307,17 @@ static void take_anothers_job(uint32_t known)
     know_jobs_at(silent_node, known);
     submit_push(silent, 2);
     submit_reserve(&takers[0], SECOND_US);
+    if (groups > 1)
+        submit_reserve_with_ttr(&takers[1]);
     change_daemon();
     push_to(there, 3);
     change_daemon();
     int64_t pushed_us = now_us;
     turns(40 * MS);
-    assert_int_equal(takers[0].answers, 1);
-    assert_int_equal(partition_of(&takers[0]), there);
-    assert_true(takers[0].answered_us - pushed_us <= 25 * MS);
+    const struct client *taker = &takers[groups > 1 && takers[1].answers];
+    assert_int_equal(taker->answers, 1);
+    assert_int_equal(partition_of(taker), there);
+    assert_true(taker->answered_us - pushed_us <= us);
     for (unsigned i = 0; i < MASTERS; i++)
         sim_network_cut(network, 1, i, SIM_WHOLE);
     turns(5 * SECOND_US);
@@ -310,13 +327,50 @@ static void take_anothers_job(uint32_t known)
 static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **state)
 {
     (void)state;
-    take_anothers_job(0);
+    take_anothers_job(0, 1, 25 * MS);
 }
 
 static void p2_others_jobs_do_not_wait_for_those_that_a_silent_server_may_have(void **state)
 {
     (void)state;
-    take_anothers_job(2);
+    take_anothers_job(2, 1, 25 * MS);
+}
+
+/* The one job that it brings is only for one of them, so they do not both wait for it. */
+static void two_groups_do_not_expect_the_same_push(void **state)
+{
+    (void)state;
+    take_anothers_job(0, 2, 10 * MS);
+}
+
+/* A look into a silent server's partition is not answered, and its consumer has gone: of a job that
+ * this daemon alone is told of elsewhere, another one is told at once. */
+static void p2_a_told_job_is_passed_on_though_a_server_is_silent(void **state)
+{
+    (void)state;
+    uint32_t there = 0;
+    start_two(true);
+    const struct node *silent = script_requests_node(&engine->calls, 0);
+    while (script_requests_node(&engine->calls, there) == silent)
+        there++;
+    for (unsigned i = 0; i < MASTERS; i++) {
+        if (silent->link.address.port == 7000 + i)
+            sim_network_cut(network, 1, i, SIM_CUT_ALL);
+    }
+    submit_reserve(&takers[0], 100 * MS);
+    turns(150 * MS);
+    assert_int_equal(takers[0].answers, 1);
+    assert_int_equal(takers[0].count, 0);
+    uint64_t before = scripts_sent();
+    consumers_ready(&engine->consumers, topic, there, NOTIFIED_ALONE);
+    assert_true(hint_of(there)->notified_alone);
+    turn();
+    assert_false(hint_of(there)->notified_alone);
+    assert_true(scripts_sent() > before);
+    for (unsigned i = 0; i < MASTERS; i++)
+        sim_network_cut(network, 1, i, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    stop_pair();
 }
 
 /* A push that makes no job is no reason to wait any longer. */
@@ -350,6 +404,8 @@ int main(void)
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
         STARTED(p2_others_jobs_do_not_wait_for_those_that_a_silent_server_may_have),
+        STARTED(p2_a_told_job_is_passed_on_though_a_server_is_silent),
+        STARTED(two_groups_do_not_expect_the_same_push),
         STARTED(p2_a_push_that_is_refused_is_waited_for_no_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
