@@ -104,19 +104,31 @@ static size_t utf8_step(const unsigned char *at, size_t left)
     return len;
 }
 
+/* From `i` on, past ASCII bytes, a word or four at a time. */
+static size_t skip_ascii_words(struct bytes text, size_t i)
+{
+    uint64_t words[4];
+    for (; text.len - i >= sizeof(words); i += sizeof(words)) {
+        memcpy(words, text.at + i, sizeof(words));
+        if ((words[0] | words[1] | words[2] | words[3]) & EACH_BYTE(0x80))
+            break;
+    }
+    for (; text.len - i >= sizeof(words[0]); i += sizeof(words[0])) {
+        memcpy(words, text.at + i, sizeof(words[0]));
+        if (words[0] & EACH_BYTE(0x80))
+            break;
+    }
+    return i;
+}
+
 size_t bytes_utf8_prefix(struct bytes text)
 {
     const unsigned char *at = (const unsigned char *)text.at;
     size_t i = 0;
     while (i < text.len) {
-        uint64_t word;
-        if (text.len - i >= sizeof(word)) { /* eight ASCII bytes at a time */
-            memcpy(&word, at + i, sizeof(word));
-            if ((word & 0x8080808080808080u) == 0) {
-                i += sizeof(word);
-                continue;
-            }
-        }
+        i = skip_ascii_words(text, i);
+        if (i == text.len)
+            break;
         size_t step = utf8_step(at + i, text.len - i);
         if (step == 0)
             break;
@@ -130,9 +142,23 @@ bool bytes_is_utf8(struct bytes text)
     return bytes_utf8_prefix(text) == text.len;
 }
 
+/* Has any of the eight bytes a control character? (Bit Twiddling Hacks) */
+static bool has_control(uint64_t word)
+{
+    uint64_t del = word ^ EACH_BYTE(0x7f);
+    uint64_t found = ((word - EACH_BYTE(' ')) & ~word) | ((del - EACH_BYTE(1)) & ~del);
+    return (found & EACH_BYTE(0x80)) != 0;
+}
+
 bool bytes_is_printable(struct bytes text)
 {
-    for (size_t i = 0; i < text.len; i++) {
+    size_t i = 0;
+    for (uint64_t word; text.len - i >= sizeof(word); i += sizeof(word)) {
+        memcpy(&word, text.at + i, sizeof(word));
+        if (has_control(word))
+            return false;
+    }
+    for (; i < text.len; i++) {
         unsigned char c = (unsigned char)text.at[i];
         if (c < ' ' || c == 0x7f)
             return false;
@@ -175,11 +201,6 @@ void buf_add(struct buf *buf, const void *at, size_t len)
 void buf_add_bytes(struct buf *buf, struct bytes bytes)
 {
     buf_add(buf, bytes.at, bytes.len);
-}
-
-void buf_add_str(struct buf *buf, const char *text)
-{
-    buf_add(buf, text, strlen(text));
 }
 
 void buf_add_char(struct buf *buf, char c)

@@ -88,7 +88,6 @@ void buf_fini(struct buf *buf);
 void buf_grow(struct buf *buf, size_t more, size_t most);  /* for buf_reserve_to() */
 void buf_add(struct buf *buf, const void *at, size_t len); /* not bytes of the buffer itself */
 void buf_add_bytes(struct buf *buf, struct bytes bytes);
-void buf_add_str(struct buf *buf, const char *text);
 void buf_add_char(struct buf *buf, char c);
 void buf_add_u64(struct buf *buf, uint64_t number); /* decimal */
 void buf_add_i64(struct buf *buf, int64_t number);
@@ -109,6 +108,12 @@ static inline void buf_reserve_to(struct buf *buf, size_t more, size_t most)
 static inline void buf_reserve(struct buf *buf, size_t more)
 {
     buf_reserve_to(buf, more, SIZE_MAX);
+}
+
+/* Inline, so that the compiler counts the characters of a literal. */
+static inline void buf_add_str(struct buf *buf, const char *text)
+{
+    buf_add(buf, text, strlen(text));
 }
 
 static inline struct bytes buf_bytes(const struct buf *buf)

@@ -193,11 +193,26 @@ const char *api_id_flaw(struct bytes id)
     return NULL;
 }
 
+static bool has_char(struct bytes text, char c)
+{
+    return text.len && memchr(text.at, c, text.len) != NULL;
+}
+
+/* Is the text its own decoded form? */
+static bool is_plain(struct bytes text, bool plus_is_space)
+{
+    return !has_char(text, '%') && !has_char(text, '\0') && !(plus_is_space && has_char(text, '+'));
+}
+
 bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
                   struct bytes *out_text)
 {
     struct buf room = {0};
     struct bytes decoded;
+    if (is_plain(text, plus_is_space)) {
+        *out_text = arena_copy(scratch, text);
+        return true;
+    }
     bool good = http_percent_decode(text, plus_is_space, &room, &decoded);
     if (good)
         *out_text = arena_copy(scratch, decoded);

@@ -615,54 +615,60 @@ static bool read_expire(const struct reader *reader)
 
 /* ---- the object ---- */
 
+#define FIELD(name, read)                                                                          \
+    {                                                                                              \
+        {(name), sizeof(name) - 1}, (read)                                                         \
+    }
+
 static const struct {
-    const char *name;
+    struct bytes name;
     bool (*read)(const struct reader *reader);
 } known[V1_FIELD_COUNT] = {
-    [V1_ID] = {"id", read_id},
-    [V1_DELAY] = {"delay", read_delay},
-    [V1_DUE] = {"due", read_due},
-    [V1_TTR] = {"ttr", read_ttr},
-    [V1_PRIORITY] = {"priority", read_priority},
-    [V1_BODY] = {"body", read_body},
-    [V1_BODY_BASE64] = {"body_base64", read_body_base64},
-    [V1_CONTENT_TYPE] = {"content_type", read_content_type},
-    [V1_RETRY] = {"retry", read_retry},
-    [V1_IF_EXISTS] = {"if_exists", read_if_exists},
-    [V1_DURABILITY] = {"durability", read_durability},
-    [V1_LEASE] = {"lease", read_lease},
-    [V1_TOPICS] = {"topics", read_topics},
-    [V1_WAIT] = {"wait", read_wait},
-    [V1_MAX] = {"max", read_max},
-    [V1_FOR] = {"for", read_for},
-    [V1_STATE] = {"state", read_state},
-    [V1_REF] = {"id", read_ref},
-    [V1_JOBS] = {"jobs", read_jobs},
-    [V1_CREATE] = {"create", read_create},
-    [V1_URL] = {"url", read_url},
-    [V1_TARGET] = {"target", read_target},
-    [V1_KEY] = {"key", read_key},
-    [V1_HEADERS] = {"headers", read_headers},
-    [V1_AMQP] = {"amqp", read_amqp},
-    [V1_BIZ_KEY] = {"biz_key", read_label},
-    [V1_SUBTOPIC] = {"subtopic", read_label},
-    [V1_TAGS] = {"tags", read_label},
-    [V1_EXTEND_DATA] = {"extend_data", read_label},
-    [V1_CREATE_TIME] = {"create_time", read_label},
-    [V1_RANK] = {"rank", read_label},
-    [V1_LEVEL] = {"level", read_level},
-    [V1_REASON] = {"reason", read_reason},
-    [V1_CODE] = {"code", read_code},
-    [V1_CODES] = {"code", read_codes},
-    [V1_FROM] = {"from", read_from},
-    [V1_TO] = {"to", read_to},
-    [V1_SINCE] = {"since", read_since},
-    [V1_EXPIRE] = {"expire", read_expire},
-    [V1_KICKS] = {"max", read_kicks},
-    [V1_CREATED] = {"created", read_created},
-    [V1_ATTEMPT] = {"attempt", read_attempt},
-    [V1_FAILURES] = {"failures", read_failures},
+    [V1_ID] = FIELD("id", read_id),
+    [V1_DELAY] = FIELD("delay", read_delay),
+    [V1_DUE] = FIELD("due", read_due),
+    [V1_TTR] = FIELD("ttr", read_ttr),
+    [V1_PRIORITY] = FIELD("priority", read_priority),
+    [V1_BODY] = FIELD("body", read_body),
+    [V1_BODY_BASE64] = FIELD("body_base64", read_body_base64),
+    [V1_CONTENT_TYPE] = FIELD("content_type", read_content_type),
+    [V1_RETRY] = FIELD("retry", read_retry),
+    [V1_IF_EXISTS] = FIELD("if_exists", read_if_exists),
+    [V1_DURABILITY] = FIELD("durability", read_durability),
+    [V1_LEASE] = FIELD("lease", read_lease),
+    [V1_TOPICS] = FIELD("topics", read_topics),
+    [V1_WAIT] = FIELD("wait", read_wait),
+    [V1_MAX] = FIELD("max", read_max),
+    [V1_FOR] = FIELD("for", read_for),
+    [V1_STATE] = FIELD("state", read_state),
+    [V1_REF] = FIELD("id", read_ref),
+    [V1_JOBS] = FIELD("jobs", read_jobs),
+    [V1_CREATE] = FIELD("create", read_create),
+    [V1_URL] = FIELD("url", read_url),
+    [V1_TARGET] = FIELD("target", read_target),
+    [V1_KEY] = FIELD("key", read_key),
+    [V1_HEADERS] = FIELD("headers", read_headers),
+    [V1_AMQP] = FIELD("amqp", read_amqp),
+    [V1_BIZ_KEY] = FIELD("biz_key", read_label),
+    [V1_SUBTOPIC] = FIELD("subtopic", read_label),
+    [V1_TAGS] = FIELD("tags", read_label),
+    [V1_EXTEND_DATA] = FIELD("extend_data", read_label),
+    [V1_CREATE_TIME] = FIELD("create_time", read_label),
+    [V1_RANK] = FIELD("rank", read_label),
+    [V1_LEVEL] = FIELD("level", read_level),
+    [V1_REASON] = FIELD("reason", read_reason),
+    [V1_CODE] = FIELD("code", read_code),
+    [V1_CODES] = FIELD("code", read_codes),
+    [V1_FROM] = FIELD("from", read_from),
+    [V1_TO] = FIELD("to", read_to),
+    [V1_SINCE] = FIELD("since", read_since),
+    [V1_EXPIRE] = FIELD("expire", read_expire),
+    [V1_KICKS] = FIELD("max", read_kicks),
+    [V1_CREATED] = FIELD("created", read_created),
+    [V1_ATTEMPT] = FIELD("attempt", read_attempt),
+    [V1_FAILURES] = FIELD("failures", read_failures),
 };
+#undef FIELD
 
 /* Names the fields that there are, as many as the sentence has room for. */
 static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint64_t allowed)
@@ -676,7 +682,7 @@ static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint
     for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
         if (!(allowed & V1_BIT(field)))
             continue;
-        const char *text = known[field].name;
+        const char *text = known[field].name.at;
         size_t len = strlen(problem->detail) + strlen(before) + strlen(text) + sizeof(more);
         bool fits = len < sizeof(problem->detail);
         api_problem_addf(problem, "%s%s", fits ? before : more, fits ? text : "");
@@ -692,7 +698,7 @@ static bool read_field(const struct v1_input *input, struct bytes name,
 {
     enum v1_field field = V1_ID;
     while (field < V1_FIELD_COUNT &&
-           (!(allowed & V1_BIT(field)) || !bytes_eq(name, bytes_str(known[field].name))))
+           (!(allowed & V1_BIT(field)) || !bytes_eq(name, known[field].name)))
         field++;
     if (field == V1_FIELD_COUNT)
         return refuse_unknown(input, name, allowed);
@@ -700,7 +706,7 @@ static bool read_field(const struct v1_input *input, struct bytes name,
         return api_refuse_name(input->problem, name, "duplicate_field",
                                "this field was given twice");
     struct reader reader = {
-        .input = input, .fields = fields, .value = value, .name = known[field].name};
+        .input = input, .fields = fields, .value = value, .name = known[field].name.at};
     if (!known[field].read(&reader))
         return false;
     fields->given |= V1_BIT(field);

@@ -224,7 +224,9 @@ static bool has_nul(struct bytes line)
 
 bool beanstalk_is_command(struct bytes line)
 {
-    bool http = line.len && memmem(line.at, line.len, " HTTP/", 6) != NULL;
+    if (line.len == 0 || line.at[0] < 'a' || line.at[0] > 'z')
+        return false; /* most lines of HTTP: its methods are in capitals */
+    bool http = memmem(line.at, line.len, " HTTP/", 6) != NULL;
     return !http && (bytes_starts(line, BYTES("put ")) || word_of(line) != NULL);
 }
 

@@ -15,19 +15,22 @@ struct bytes host_without_port(struct bytes host)
 /* Four numbers up to 255. A browser writes every other spelling of an address so. */
 static bool is_ipv4(struct bytes text)
 {
-    unsigned numbers = 0;
-    size_t at = 0;
-    for (; at < text.len; numbers++) {
-        size_t start = at;
-        uint64_t number;
-        while (at < text.len && ascii_is_digit(text.at[at]))
-            at++;
-        if (!bytes_to_u64(bytes_of(text.at + start, at - start), &number) || number > 255)
+    unsigned dots = 0, number = 0, digits = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        if (ascii_is_digit(c)) {
+            number = number * 10 + (unsigned)(c - '0');
+            digits++;
+            if (number > 255)
+                return false;
+        } else if (c == '.' && digits) {
+            dots++;
+            number = digits = 0;
+        } else {
             return false;
-        if (at < text.len && (text.at[at] != '.' || ++at == text.len))
-            return false;
+        }
     }
-    return numbers == 4;
+    return dots == 3 && digits;
 }
 
 /* What stands in brackets is no name: the brackets, and the characters of an address, suffice. */

@@ -152,6 +152,28 @@ static void text_without_control_characters_is_printable(void **state)
     assert_false(bytes_is_printable(bytes_of("a\0b", 3)));
 }
 
+/* Words of eight bytes are judged at a time: a wrong byte is found wherever it is. */
+static void a_wrong_byte_is_found_anywhere(void **state)
+{
+    (void)state;
+    char text[75];
+    for (size_t len = 1; len <= sizeof(text); len++) {
+        memset(text, 'a', len);
+        assert_true(bytes_is_printable(bytes_of(text, len)));
+        assert_int_equal(bytes_utf8_prefix(bytes_of(text, len)), len);
+        for (size_t i = 0; i < len; i++) {
+            for (int c = 0; c < 256; c++) {
+                text[i] = (char)c;
+                if (bytes_is_printable(bytes_of(text, len)) == (c < ' ' || c == 0x7f))
+                    fail_msg("byte %d at %zu of %zu", c, i, len);
+            }
+            text[i] = '\xff';
+            assert_int_equal(bytes_utf8_prefix(bytes_of(text, len)), i);
+            text[i] = 'a';
+        }
+    }
+}
+
 /* Every one- and two-byte start is judged as decoding it would. */
 static void every_two_byte_sequence_is_judged_right(void **state)
 {
@@ -588,6 +610,7 @@ int main(void)
         cmocka_unit_test(a_time_stops_at_never),
         cmocka_unit_test(utf8_is_what_rfc_3629_says),
         cmocka_unit_test(text_without_control_characters_is_printable),
+        cmocka_unit_test(a_wrong_byte_is_found_anywhere),
         cmocka_unit_test(every_two_byte_sequence_is_judged_right),
         cmocka_unit_test(numbers_are_written_as_printf_writes_them),
         cmocka_unit_test(moments_are_written_as_strftime_writes_them),

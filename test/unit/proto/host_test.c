@@ -41,6 +41,8 @@ static void only_names_that_nobody_can_point_elsewhere_are_known(void **state)
         {"127.0.0", false},
         {"127.0.0.1.1", false},
         {"127.0.0.256", false},
+        {"4294967423.0.0.1", false},
+        {"127.0.0.0x1", false},
         {"127..0.1", false},
         {"1271", false},
         {".127.0.0.1", false},

@@ -140,6 +140,31 @@ static void malformed_texts_are_refused(void **state)
     }
 }
 
+/* Strings are read in blocks: a byte is judged the same wherever it is, behind any number of
+ * blocks.
+ */
+static void a_byte_of_a_string_is_judged_anywhere(void **state)
+{
+    (void)state;
+    char text[64];
+    for (size_t len = 3; len <= sizeof(text); len++) {
+        for (size_t i = 1; i + 1 < len; i++) {
+            for (int c = 0; c < 256; c++) {
+                struct json json;
+                struct json_value value;
+                memset(text, 'a', len);
+                text[0] = text[len - 1] = '"';
+                text[i] = (char)c;
+                json_init(&json, bytes_of(text, len), 8);
+                bool good = json_value(&json, &value) && json_end(&json);
+                bool plain = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+                if (good != plain || (good && value.text.len != len - 2))
+                    fail_msg("byte %d at %zu of %zu", c, i, len);
+            }
+        }
+    }
+}
+
 static void depth_is_limited_the_same_entered_or_skipped(void **state)
 {
     (void)state;
@@ -307,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(well_formed_texts_are_taken),
         cmocka_unit_test(malformed_texts_are_refused),
+        cmocka_unit_test(a_byte_of_a_string_is_judged_anywhere),
         cmocka_unit_test(depth_is_limited_the_same_entered_or_skipped),
         cmocka_unit_test(a_million_brackets_do_no_harm),
         cmocka_unit_test(members_come_in_order_with_their_text),
