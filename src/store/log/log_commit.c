@@ -30,7 +30,9 @@ enum {
  *     it. Several, because slow commits come in groups, whatever their size
  *     (docs/decisions/0107-what-made-turns-of-a-soak-long.md);
  *   - large commits in latency-first mode, so that deliveries do not wait for them;
- *   - all above LOG_INLINE_BYTES in a turn: otherwise one turn would write a whole backlog.
+ *   - all above LOG_INLINE_BYTES in a turn: otherwise one turn would write a whole backlog;
+ *   - those that follow an operation of its own, as a header, while that is taken up at the turn's
+ *     beginning: the turn makes commits at its end only, or it would make some twice.
  */
 static bool commit_here(struct log *log, const struct batch *batch)
 {
@@ -367,6 +369,7 @@ void log_turn(struct log *log)
     if (log->open && idle && (log->store->closing || log->store->now_us >= open_due_at(log)))
         log_seal(log);
     log_start_next(log);
+    log->inline_left = 0; /* until the end of the next turn */
 }
 
 int64_t log_next_us(const struct log *log)
