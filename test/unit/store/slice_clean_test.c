@@ -368,6 +368,27 @@ static void far_jobs_that_are_few_make_few_slices(void **state)
     model_fini(&model);
 }
 
+/* Each segment has some far jobs: enough for a slice while there are few. */
+static void the_more_slices_there_are_the_larger_is_a_new_one(void **state)
+{
+    enum { FEW = 2, JOBS = 6000, FAR_EACH = 25 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.options.slices_few = FEW;
+    model.body_bytes = 200;
+    assert_int_equal(model_open(&model), OK);
+    come_and_go(&model, JOBS, FAR_EACH, 700);
+    store_stats(model.store, &stats);
+    print_message("%llu checkpoints, %llu slices, %llu far jobs of %u; %u small ones\n",
+                  (unsigned long long)stats.checkpoints, (unsigned long long)stats.slices,
+                  (unsigned long long)stats.slice_jobs, JOBS / FAR_EACH, slices_below(&model, 16));
+    assert_true(stats.slices >= 16 * FEW);
+    assert_true(slices_below(&model, 16) <= 16 * FEW);
+    model_fini(&model);
+}
+
 /* ---- what is dead ---- */
 
 static size_t body_len(const struct model *model, const struct model_job *job)
@@ -764,6 +785,7 @@ int main(void)
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),
         cmocka_unit_test(far_jobs_that_are_few_make_few_slices),
+        cmocka_unit_test(the_more_slices_there_are_the_larger_is_a_new_one),
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
