@@ -271,6 +271,7 @@ static void start_batch(struct log *log, struct batch *batch)
     bool here = log->commit.zeros == 0 && may_commit_here(log, batch, log->inline_left);
     if (here)
         log->inline_left -= batch_bytes(batch->payload_bytes);
+    CHECK(!here || log->ends_turn);
     submit(log, COMMIT_BATCH, here);
 }
 
@@ -372,6 +373,7 @@ void log_turn(struct log *log)
     bool idle = log->step == COMMIT_IDLE && list_empty(&log->sealed);
     if (log->open && idle && (log->store->closing || log->store->now_us >= open_due_at(log)))
         log_seal(log);
+    CHECK(!log->ends_turn); /* `done` of a commit does not call this */
     log->ends_turn = true;
     log_start_next(log);
     log->ends_turn = false;

@@ -371,6 +371,7 @@ static void give_back(struct far_merge *merge, const struct merge_taken *taken)
 {
     struct far_run *run = taken->run;
     bool in_heap = run->next < run->count;
+    CHECK(run->next <= run->count);
     CHECK(taken->job < run->next);
     run->next = taken->job;
     run->left = run->count - run->next;
@@ -383,6 +384,7 @@ static void give_back(struct far_merge *merge, const struct merge_taken *taken)
 void far_merge_rewind(struct far_merge *merge)
 {
     struct job_place reached = *far_merge_last(merge);
+    CHECK(!far_merge_before(merge, &reached, &merge->after));
     while (merge->taken_count > 0) {
         uint32_t i = --merge->taken_count;
         if (i < merge->kept || i >= merge->served)
