@@ -47,6 +47,7 @@ struct play {
     bool follows;    /* somebody reads the log from its beginning */
     bool backup;     /* all files are linked into another directory meanwhile, again and again */
     bool lists;      /* it is closed and opened again, and all jobs are listed, in pages */
+    bool comes;      /* while they are listed jobs come, and others leave the log */
 };
 
 static const struct play plays[] = {
@@ -59,6 +60,8 @@ static const struct play plays[] = {
     {"segments", 300000, 64 * 1024, 0, 1000, .follows = true},
     {"backup", 250000, 256 * 1024, 1024 * 1024, 1000, .far = true, .backup = true},
     {"lists", 1000000, 256 * 1024, 1024 * 1024, 256, .far = true, .lists = true},
+    {"lists-while-cleaning", 400000, 256 * 1024, 1024 * 1024, 256, .lists = true, .far = true,
+     .comes = true},
     {"lists-in-memory", 1000000, 16 * 1024 * 1024, 0, 100, .lists = true},
 };
 
@@ -74,7 +77,7 @@ struct bed {
     struct ticket ticket;
     bool answered;
     uint64_t jobs, topics;
-    uint64_t listed;
+    uint64_t listed, pushed;
     char cursor[CURSOR_BYTES];
     size_t cursor_len;
     struct heap_return heap;
@@ -216,26 +219,31 @@ static void let_clean(struct bed *bed)
     }
 }
 
-static void fill(struct bed *bed)
+static void push_one(struct bed *bed, struct longest *push)
 {
     static char body[BODY_MAX];
+    uint64_t i = bed->pushed++;
+    char topic[24], id[24];
+    (void)snprintf(topic, sizeof(topic), "t%" PRIu64, i % bed->topics);
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, mixed(i));
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(id),
+                               .topic = bytes_str(topic),
+                               .due_us = bed->loop.now_us +
+                                         (int64_t)(mixed(i) % DAY_US_IN_SECONDS + 3600) * 1000000,
+                               .ttr_us = 60000000,
+                               .body = bytes_of(body, bed->play->body_len)}};
+    skip(push);
+    (void)bed->engine->verbs->submit(bed->engine, &cmd, NULL);
+    step(push);
+}
+
+static void fill(struct bed *bed)
+{
     begin_stage(bed, "fill");
     struct longest push = begin("fill: push");
     for (uint64_t i = 0; i < bed->jobs; i++) {
-        char topic[24], id[24];
-        (void)snprintf(topic, sizeof(topic), "t%" PRIu64, i % bed->topics);
-        (void)snprintf(id, sizeof(id), "%016" PRIx64, mixed(i));
-        struct cmd cmd = {
-            .kind = CMD_PUSH,
-            .push = {.id = bytes_str(id),
-                     .topic = bytes_str(topic),
-                     .due_us = bed->loop.now_us +
-                               (int64_t)(mixed(i) % DAY_US_IN_SECONDS + 3600) * 1000000,
-                     .ttr_us = 60000000,
-                     .body = bytes_of(body, bed->play->body_len)}};
-        skip(&push);
-        (void)bed->engine->verbs->submit(bed->engine, &cmd, NULL);
-        step(&push);
+        push_one(bed, &push);
         while (i % PER_TURN == PER_TURN - 1) {
             turn(bed);
             if (bed->engine->verbs->health(bed->engine) == OK)
@@ -299,11 +307,23 @@ static double cpu_of_all(void)
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
+/* Of jobs that come between two pages. */
+static void push_some(struct bed *bed)
+{
+    enum { TURNS = 10, JOBS = 200 };
+    struct longest push = begin("list: push");
+    for (unsigned i = 0; i < TURNS; i++) {
+        for (unsigned k = 0; k < JOBS / TURNS; k++)
+            push_one(bed, &push);
+        turn(bed);
+    }
+}
+
 /* Pages of one topic until there are no more. */
 static void list(struct bed *bed, const char *stage, bool backwards)
 {
     enum { PAGE = 1000, TURNS_MAX = 10000000 };
-    double began = cpu_of_all();
+    double took = 0;
     uint64_t pages = 0;
     bed->ticket.answered = listed;
     bed->listed = bed->cursor_len = 0;
@@ -317,17 +337,21 @@ static void list(struct bed *bed, const char *stage, bool backwards)
                                     .state = JOB_DELAYED,
                                     .backwards = backwards,
                                     .cursor = bytes_of(cursor, bed->cursor_len)}};
+        double began = cpu_of_all();
         bed->answered = false;
         (void)bed->engine->verbs->submit(bed->engine, &cmd, &bed->ticket);
         for (unsigned turns = 0; turns < TURNS_MAX && !bed->answered; turns++)
             turn(bed);
         CHECK(bed->answered);
+        took += cpu_of_all() - began;
         pages++;
+        if (bed->play->comes)
+            push_some(bed);
     } while (bed->cursor_len > 0);
     bed->ticket.answered = answered;
     end_stage(bed);
     printf("-- %s: %" PRIu64 " jobs, %" PRIu64 " pages, %.2f us of CPU a job, in all threads\n",
-           stage, bed->listed, pages, (cpu_of_all() - began) * 1e6 / (double)bed->listed);
+           stage, bed->listed, pages, took * 1e6 / (double)bed->listed);
 }
 
 static void close_and_open(struct bed *bed)

@@ -32,15 +32,18 @@ enum {
  *   - large commits in latency-first mode, so that deliveries do not wait for them;
  *   - all above LOG_INLINE_BYTES in a turn: otherwise one turn would write a whole backlog.
  */
-static bool commit_here(struct log *log, const struct batch *batch)
+static bool may_commit_here(const struct log *log, const struct batch *batch, uint64_t bytes_max)
 {
-    uint64_t bytes = batch_bytes(batch->payload_bytes);
     bool busy = log->latency_first && batch->record_count > LATENCY_RECORDS;
-    if (busy || bytes > log->inline_left || log->threads_commits > 0 || !log->options->inline_us)
-        return false;
-    CHECK(log->inline_left >= bytes);
-    log->inline_left -= bytes;
-    return true;
+    return !busy && batch_bytes(batch->payload_bytes) <= bytes_max && log->threads_commits == 0 &&
+           log->options->inline_us;
+}
+
+/* The turn makes commits at its end only: what would follow an operation of the thread that is
+   taken up at its beginning waits until then. */
+static bool waits_for_end(const struct log *log, const struct batch *batch)
+{
+    return !log->ends_turn && may_commit_here(log, batch, LOG_INLINE_BYTES);
 }
 
 /* Runs on the thread that writes the batch: the checksum of 64 MiB alone takes milliseconds. */
@@ -236,7 +239,7 @@ static size_t zeros_behind(const struct log *log, const struct segment *segment,
 static void start_batch(struct log *log, struct batch *batch)
 {
     struct disk_file *file;
-    if (!manifest_has(log->store->manifest, batch->features) ||
+    if (waits_for_end(log, batch) || !manifest_has(log->store->manifest, batch->features) ||
         !commit_file(log, batch->segment, &file))
         return;
     CHECK(batch->number > log->written && batch->segment->state == SEGMENT_HEADED);
@@ -265,7 +268,11 @@ static void start_batch(struct log *log, struct batch *batch)
     };
     log->commit_key = batch->segment->key;
     log->commit.zeros = zeros_behind(log, batch->segment, batch->offset + log->commit.len);
-    submit(log, COMMIT_BATCH, log->commit.zeros == 0 && commit_here(log, batch));
+    bool here = log->commit.zeros == 0 && may_commit_here(log, batch, log->inline_left);
+    if (here)
+        log->inline_left -= batch_bytes(batch->payload_bytes);
+    CHECK(!here || log->ends_turn);
+    submit(log, COMMIT_BATCH, here);
 }
 
 static bool sync_due(const struct log *log)
@@ -366,7 +373,10 @@ void log_turn(struct log *log)
     bool idle = log->step == COMMIT_IDLE && list_empty(&log->sealed);
     if (log->open && idle && (log->store->closing || log->store->now_us >= open_due_at(log)))
         log_seal(log);
+    CHECK(!log->ends_turn); /* `done` of a commit does not call this */
+    log->ends_turn = true;
     log_start_next(log);
+    log->ends_turn = false;
 }
 
 int64_t log_next_us(const struct log *log)

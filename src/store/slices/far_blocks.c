@@ -97,24 +97,30 @@ static uint32_t block_of(const struct far_blocks *blocks, const struct block_pla
 
 /* ---- the next block of one slice ---- */
 
-/* Does it come before what is wanted? Where its number is not known: is it due before that? */
-static bool is_passed(const struct far_blocks *blocks, struct job_place job)
+/* Is it not behind `from`? Where its number is not known: is it due before that? */
+static bool is_passed(const struct far_blocks *blocks, struct job_place job,
+                      const struct job_place *from)
 {
-    const struct job_place *from = &blocks->from;
     bool same = job.due_us == from->due_us && job.seq;
     if (blocks->backwards)
         return job.due_us > from->due_us || (same && job.seq >= from->seq);
     return job.due_us < from->due_us || (same && job.seq <= from->seq);
 }
 
+bool far_blocks_passed(const struct far_blocks *blocks, const struct slice *slice, uint32_t block,
+                       const struct job_place *from)
+{
+    struct job_place last = blocks->backwards ? first_of(slice, block) : end_of(slice, block);
+    return is_passed(blocks, last, from);
+}
+
 /* It comes before what is wanted, or was given out. So do all before it, in the order. */
 static bool is_over(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
 {
     struct block_place place = place_of(blocks, slice, block);
-    bool out = blocks->backwards ? slice->fences[block].offset >= slice->named ||
-                                       is_passed(blocks, first_of(slice, block))
-                                 : is_passed(blocks, end_of(slice, block));
-    return out || (blocks->begun && !is_behind(&place, &blocks->last));
+    bool unnamed = blocks->backwards && slice->fences[block].offset >= slice->named;
+    return unnamed || far_blocks_passed(blocks, slice, block, &blocks->from) ||
+           (blocks->begun && !is_behind(&place, &blocks->last));
 }
 
 /* The n-th block of the slice in the order. */

@@ -123,6 +123,10 @@ void far_blocks_learn(struct slice *slice, const uint64_t *seqs);
 /* Can the block contain far jobs in the state that is searched for? O(1). */
 bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
+/* Is no job of the block behind this place? False if that is not known. O(1). */
+bool far_blocks_passed(const struct far_blocks *blocks, const struct slice *slice, uint32_t block,
+                       const struct job_place *from);
+
 /* The block has come into use. False: parts behind it have already been returned, so this iterator
    will not return it; or jobs up to `taken` have been taken, and it may have some in front of that.
    O(1). */

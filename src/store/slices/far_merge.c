@@ -331,6 +331,7 @@ const struct job_place *far_merge_last(const struct far_merge *merge)
     uint32_t kept = merge->kept;
     return merge->served < merge->taken_count ? &taken_at(merge, merge->taken_count - 1)->place
            : kept > 0                         ? &taken_at(merge, kept - 1)->place
+           : merge->rewound                   ? &merge->reached
                                               : &merge->after;
 }
 
@@ -358,9 +359,40 @@ void far_merge_begin(struct far_merge *merge, struct job_place after)
         memmove(merge->taken, merge->taken + gone, merge->taken_count * sizeof(*merge->taken));
     merge->kept = merge->served = 0;
     merge->after = after;
+    merge->rewound = false;
     const struct merge_job *next;
     while ((next = far_merge_next(merge)) && !far_merge_before(merge, &after, &next->place))
         far_merge_drop(merge);
+}
+
+/* All from this one on are returned again, those that were dropped among them, too. Of the run's
+   jobs that were taken this is the first but for those that are given back after it. */
+static void give_back(struct far_merge *merge, const struct merge_taken *taken)
+{
+    struct far_run *run = taken->run;
+    bool in_heap = run->next < run->count;
+    CHECK(run->next <= run->count);
+    CHECK(taken->job < run->next);
+    run->next = taken->job;
+    run->left = run->count - run->next;
+    if (in_heap)
+        rise(merge, run->at, run);
+    else
+        heap_push(merge, run);
+}
+
+void far_merge_rewind(struct far_merge *merge)
+{
+    struct job_place reached = *far_merge_last(merge);
+    CHECK(!far_merge_before(merge, &reached, &merge->after));
+    while (merge->taken_count > 0) {
+        uint32_t i = --merge->taken_count;
+        if (i < merge->kept || i >= merge->served)
+            give_back(merge, &merge->taken[i]);
+    }
+    merge->kept = merge->served = 0;
+    merge->rewound = true;
+    merge->reached = reached;
 }
 
 const struct merge_job *far_merge_next(const struct far_merge *merge)

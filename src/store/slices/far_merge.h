@@ -53,7 +53,9 @@ struct merge_taken {
 struct far_merge {
     bool backwards;
     struct job_place after; /* jobs up to this one have been dropped */
-    struct far_run **runs;  /* a heap of the runs that have jobs that were not taken */
+    bool rewound;           /* jobs up to `reached` had been taken, and will be returned again */
+    struct job_place reached;
+    struct far_run **runs; /* a heap of the runs that have jobs that were not taken */
     uint32_t run_count, run_cap;
     struct far_run *small[FAR_MERGE_CLASSES]; /* [n]: a run of 2^n jobs or more, to be joined */
     struct merge_taken *taken;                /* sorted; the page has returned `served` … */
@@ -83,10 +85,13 @@ void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32
 /* Begins a page behind this position: drops the jobs up to it; all later ones are returned again.
  */
 void far_merge_begin(struct far_merge *merge, struct job_place after);
+/* As if no job behind far_merge::after had been taken: more may be added that come between them. A
+   page can still begin wherever one could before. O(jobs taken * log runs). */
+void far_merge_rewind(struct far_merge *merge);
 /* Can a page begin behind this position? No, if it lies before far_merge::after (jobs behind it
    were dropped) or behind the last job taken. */
 bool far_merge_has(const struct far_merge *merge, const struct job_place *after);
-/* The last job taken that lives, or far_merge::after. */
+/* The last job taken that lives, or was before far_merge_rewind(); or far_merge::after. */
 const struct job_place *far_merge_last(const struct far_merge *merge);
 /* The next job of the page; NULL: there is none. Valid until the next call that changes the merge.
  */

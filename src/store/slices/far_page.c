@@ -216,10 +216,11 @@ static size_t share_of_slice(const struct far_page_read *read)
     return equal > unused ? equal : unused;
 }
 
-/* Has the walk not come past the block yet? */
-static bool finds(const struct far_walk *walk, const struct slice *slice, uint32_t block)
+/* Has the walk come past the block, which may have jobs for its next page, or for this one? */
+static bool needs(const struct far_walk *walk, const struct slice *slice, uint32_t block)
 {
-    return far_blocks_finds(&walk->blocks, slice, block, far_merge_last(&walk->merge));
+    return !far_blocks_passed(&walk->blocks, slice, block, &walk->merge.after) &&
+           !far_blocks_finds(&walk->blocks, slice, block, far_merge_last(&walk->merge));
 }
 
 void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
@@ -227,16 +228,16 @@ void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_
     for (struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
         struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
         if (walk->blocks.state != slice->head.state || !slice_may_have(slice, walk->topic) ||
-            finds(walk, slice, block))
+            !needs(walk, slice, block))
             continue;
-        /* Its jobs may belong to the last page: who asks for that again begins again. */
-        far_merge_begin(&walk->merge, *far_merge_last(&walk->merge));
+        /* A listing that has jobs in memory, too, goes on within the last page. */
+        far_merge_rewind(&walk->merge);
         far_blocks_add(&walk->blocks, slice, block);
     }
     for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
         struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
         if (walk && slice_may_have(slice, walk->topic))
-            walk->stale |= !finds(walk, slice, block);
+            walk->stale |= needs(walk, slice, block);
     }
 }
 

@@ -17,8 +17,11 @@ enum {
     VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
     SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
     ROOM_SEGMENTS = 4,  /* so much the disk must have besides */
-    SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
-    SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
+    SLICES_FEW = 64,    /* from so many on, small slices are not made: nothing merges them … */
+    SEGMENT_SHARE = 64, /* … small: less than so much of a segment, … */
+    FEW_TIMES = 16,     /* … with this many times as many, and at each 4 times that, … */
+    MORE_SHARE = 4,     /* … so much more of it, … */
+    SEGMENT_MOST = 4,   /* … up to this part */
     KEEP_US = 1000000,  /* memory is kept for the next run */
 };
 
@@ -65,15 +68,40 @@ static bool has_room(const struct store *store)
            (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
 }
 
+/* More was gathered than memory is left. */
+static bool is_scarce(const struct spill *spill)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    return callbacks->memory_left &&
+           spill_gathered_bytes(spill) > callbacks->memory_left(callbacks);
+}
+
+/*
+ * The least bytes of records of a slice. The more slices there are, the larger a new one is, so
+ * that their number grows with the jobs in them, and not with the segments that were cleaned. Jobs
+ * that are too few go round in the log, in memory, until a segment has enough of them: a quarter of
+ * the log at most. Not while memory is short.
+ */
+static uint64_t least_bytes(const struct spill *spill)
+{
+    const struct store_options *options = &spill->store->options;
+    uint32_t count = slices_count(spill->store->slices);
+    uint64_t few = options->slices_few ? options->slices_few : SLICES_FEW;
+    uint64_t most = options->segment_bytes / SEGMENT_MOST;
+    uint64_t least = options->segment_bytes / SEGMENT_SHARE;
+    if (count < few)
+        return 0;
+    bool scarce = is_scarce(spill);
+    for (few *= FEW_TIMES; count >= few && least < most && !scarce; few *= MORE_SHARE)
+        least *= MORE_SHARE;
+    return least;
+}
+
 /* Is it enough for a slice? */
 static bool is_enough(const struct spill *spill, enum spill_kind kind)
 {
-    const struct store *store = spill->store;
-    if (!gather_left(&spill->gathered[kind]))
-        return false;
-    uint32_t few = store->options.slices_few ? store->options.slices_few : SLICES_FEW;
-    return slices_count(store->slices) < few ||
-           spill->gathered[kind].record_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+    const struct spill_gather *gathered = &spill->gathered[kind];
+    return gather_left(gathered) && gathered->record_bytes >= least_bytes(spill);
 }
 
 static bool any_is_enough(const struct spill *spill)
@@ -124,12 +152,10 @@ uint64_t spill_gathered_bytes(const struct spill *spill)
 
 bool spill_full(const struct spill *spill)
 {
-    const struct store *store = spill->store;
-    struct store_callbacks *callbacks = store->callbacks;
-    uint64_t bytes = spill_gathered_bytes(spill);
-    uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
-    return spill->step == SPILL_GATHER && bytes > least && any_is_enough(spill) &&
-           callbacks->memory_left && bytes > callbacks->memory_left(callbacks);
+    const struct store_options *options = &spill->store->options;
+    uint64_t least = options->spill_bytes ? options->spill_bytes : GATHER_BYTES;
+    return spill->step == SPILL_GATHER && spill_gathered_bytes(spill) > least &&
+           any_is_enough(spill) && is_scarce(spill);
 }
 
 static enum spill_kind kind_of(enum job_state state)

@@ -141,6 +141,57 @@ static void a_page_may_begin_within_the_last_one(void **state)
     }
 }
 
+/* Jobs are added between those of the last page: the next one begins anywhere within that. */
+static void what_comes_between_jobs_of_the_last_page_is_returned(void **state)
+{
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct bed *bed = bed_new(backwards, 13);
+        struct job_place after = bed->merge.after, last = after;
+        uint64_t late = ALL;
+        unsigned shown = 0, ended = 0;
+        while (far_merge_next(&bed->merge)) {
+            struct job_place taken[PAGE];
+            unsigned count = 0;
+            while (count < PAGE && far_merge_next(&bed->merge)) {
+                struct job_place place = far_merge_next(&bed->merge)->place;
+                bool ends = place.seq % 5 == 0;
+                assert_true(far_merge_before(&bed->merge, &last, &place));
+                last = taken[count] = place;
+                count += !ends;
+                if (ends)
+                    far_merge_drop(&bed->merge);
+                else
+                    far_merge_take(&bed->merge);
+            }
+            struct job_place reached = count ? taken[count - 1] : after;
+            far_merge_rewind(&bed->merge);
+            far_merge_rewind(&bed->merge); /* another one comes */
+            far_merge_valid(&bed->merge);
+            assert_true(far_merge_has(&bed->merge, &after) && far_merge_has(&bed->merge, &reached));
+            assert_false(far_merge_has(&bed->merge,
+                                       &(struct job_place){last.due_us + (backwards ? -1 : 1), 0}));
+            unsigned used = count > 1 && late < ALL + JOBS ? count / 2 : count;
+            after = used ? taken[used - 1] : after;
+            last = after;
+            shown += used;
+            if (late < ALL + JOBS) { /* right behind where the next page begins */
+                struct merge_job job = {.place = {after.due_us + (backwards ? -1 : 1), ++late},
+                                        .record = bed->records[0],
+                                        .len = RECORD};
+                far_merge_add(&bed->merge, &job, 1);
+            }
+            far_merge_begin(&bed->merge, after);
+            far_merge_valid(&bed->merge);
+        }
+        for (uint64_t seq = 1; seq <= late; seq++)
+            ended += seq % 5 == 0;
+        assert_int_equal(shown + ended, late);
+        assert_int_equal(bed->merge.bytes, 0);
+        bed_free(bed);
+    }
+}
+
 /* Half after half goes; what is left is the beginning, whole. */
 static void what_is_cut_off_is_the_end(void **state)
 {
@@ -265,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_jobs_come_in_order),
         cmocka_unit_test(a_page_may_begin_within_the_last_one),
+        cmocka_unit_test(what_comes_between_jobs_of_the_last_page_is_returned),
         cmocka_unit_test(what_is_cut_off_is_the_end),
         cmocka_unit_test(jobs_of_one_time_are_cut_by_their_numbers),
         cmocka_unit_test(many_blocks_with_few_jobs_each_become_few_runs),

@@ -4,6 +4,7 @@
  */
 #include "slice_bed.h"
 #include "store/log/cleaner_parts.h"
+#include "store/slices/slices_parts.h"
 #include "store/slices/spill.h"
 
 /* ---- what the log must say of slices ---- */
@@ -333,11 +334,23 @@ static void a_log_below_the_checkpoint_keeps_its_far_jobs(void **state)
     model_fini(&model);
 }
 
+/* Slices whose records are less than this part of a segment. */
+static unsigned slices_below(const struct model *model, uint64_t part)
+{
+    const struct list *all = &model->store->slices->all;
+    unsigned count = 0;
+    for (const struct list *link = all->next; link != all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        count += slice->live_bytes + slice->dead_bytes < model->options.segment_bytes / part;
+    }
+    return count;
+}
+
 /* Each segment has a far job or none. Nothing merges slices: each would be a file for thirty days.
  */
 static void far_jobs_that_are_few_make_few_slices(void **state)
 {
-    enum { SLICES_FEW = 64 };
+    enum { SLICES_FEW = 64, SEGMENT_SHARE = 64 };
     (void)state;
     struct model model;
     struct store_stats stats;
@@ -350,7 +363,29 @@ static void far_jobs_that_are_few_make_few_slices(void **state)
                   (unsigned long long)stats.checkpoints, (unsigned long long)stats.slices,
                   (unsigned long long)stats.slice_jobs, 12000 / 110);
     assert_true(stats.checkpoints > 2 * SLICES_FEW);
-    assert_true(stats.slices > SLICES_FEW / 4 && stats.slices <= SLICES_FEW);
+    assert_true(stats.slices > SLICES_FEW / 4);
+    assert_true(slices_below(&model, SEGMENT_SHARE) <= SLICES_FEW);
+    model_fini(&model);
+}
+
+/* Each segment has some far jobs: enough for a slice while there are few. */
+static void the_more_slices_there_are_the_larger_is_a_new_one(void **state)
+{
+    enum { FEW = 2, JOBS = 6000, FAR_EACH = 25 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.options.slices_few = FEW;
+    model.body_bytes = 200;
+    assert_int_equal(model_open(&model), OK);
+    come_and_go(&model, JOBS, FAR_EACH, 700);
+    store_stats(model.store, &stats);
+    print_message("%llu checkpoints, %llu slices, %llu far jobs of %u; %u small ones\n",
+                  (unsigned long long)stats.checkpoints, (unsigned long long)stats.slices,
+                  (unsigned long long)stats.slice_jobs, JOBS / FAR_EACH, slices_below(&model, 16));
+    assert_true(stats.slices >= 16 * FEW);
+    assert_true(slices_below(&model, 16) <= 16 * FEW);
     model_fini(&model);
 }
 
@@ -750,6 +785,7 @@ int main(void)
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),
         cmocka_unit_test(far_jobs_that_are_few_make_few_slices),
+        cmocka_unit_test(the_more_slices_there_are_the_larger_is_a_new_one),
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),

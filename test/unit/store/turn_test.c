@@ -51,6 +51,36 @@ static void a_turn_writes_at_most_256_kib_by_itself(void **state)
     model_fini(&model);
 }
 
+/* Batches wait for the header of their segment, which the thread writes: when it has, the turn has
+   just begun, and will write what comes until it ends. */
+static void a_turn_writes_nothing_at_its_beginning(void **state)
+{
+    enum { ROUNDS = 40, JOBS = 20 };
+    (void)state;
+    struct model model;
+    unsigned waited = 0;
+    model_init(&model, 1);
+    model.options.segment_bytes = 64 * 1024;
+    model.options.inline_us = 2000; /* the simulated disk is quicker */
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        push_backlog(&model, JOBS);
+        store_turn(model.store, ++model.now_us);
+        while (log_busy(model.store->log) || segments_making(model.store->segments)) {
+            uint64_t before = bytes_written(&model), batches = model.acknowledged;
+            bool commits = sim_disk_step(model.disk, LANE_COMMIT);
+            if (!commits)
+                (void)sim_disk_step(model.disk, LANE_BACKGROUND);
+            store_poll(model.store);
+            assert_true(model.acknowledged - batches <= commits);
+            assert_true(bytes_written(&model) - before <= LOG_INLINE_BYTES);
+            waited += commits && model.acknowledged == batches;
+        }
+    }
+    assert_true(waited > 1);
+    model_fini(&model);
+}
+
 static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
 {
     (void)state;
@@ -185,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_writes_at_most_256_kib_by_itself),
+        cmocka_unit_test(a_turn_writes_nothing_at_its_beginning),
         cmocka_unit_test(a_backlog_is_cut_into_batches_of_256_kib),
         cmocka_unit_test(the_commits_after_a_slow_one_are_the_threads),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
