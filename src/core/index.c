@@ -1,10 +1,11 @@
 /*
  * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
- * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
- * Of the product modulo 2^64 the upper half is taken: its high bits, which say the place in a
- * segment of the table, are far from those of the neighbours, and its low ones, which say the
- * segment, come of the number's high bits, too. (The low bits of a product come of the number's own
- * low bits alone, and the jobs that live long may be every 256th.)
+ * ids. The server makes the numbers, so their hash needs no key (multiplicative hashing: D. Knuth,
+ * "The Art of Computer Programming" 3, 6.4). The hash is the upper half of the product modulo 2^64.
+ * Its high bits select the place in a segment of the table, and differ much between adjacent
+ * numbers. Its low bits select the segment, and depend on all but the highest bits of the number.
+ * (The low half of the product depends on the number's low bits alone, and the jobs that live long
+ * may be every 256th.)
  */
 #include "core/index.h"
 
