@@ -135,7 +135,7 @@ bool core_front_arrive(struct core *core, const struct event *event)
     bool arrived = core_arrive(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     struct topic *topic = topics_find(&core->topics, event->topic);
-    core->held = false; /* core_match() tries again */
+    core->held = false; /* perhaps */
     if (arrived && number != POOL_NONE)
         core_job(core, number)->leaving = false;
     if (topic) {
@@ -187,7 +187,7 @@ void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, u
     uint32_t places[CORE_FRONT_MAX];
     uint32_t count = far_ready_next(heap, places, CORE_FRONT_MAX);
     budget_spend(core->budget, (int64_t)count * NEXT_NS);
-    core->held = false; /* core_match() tries again */
+    core->held = false; /* perhaps */
     for (uint32_t i = 0; i < count; i++) {
         struct far_unread unread = {.entry = heap->entries[places[i]], .topic = topic_number};
         if (unread.entry.seq != seq || unread.entry.where != where)
