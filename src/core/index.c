@@ -3,9 +3,9 @@
  * ids. The server makes the numbers, so their hash needs no key (multiplicative hashing: D. Knuth,
  * "The Art of Computer Programming" 3, 6.4). The hash is the upper half of the product modulo 2^64.
  * Its high bits select the place in a segment of the table, and differ much between adjacent
- * numbers. Its low bits select the segment, and depend on all but the highest bits of the number.
- * (The low half of the product depends on the number's low bits alone, and the jobs that live long
- * may be every 256th.)
+ * numbers. Its low bits select the segment, and depend on higher bits of the number, too. (The low
+ * half of the product depends on the number's low bits alone, and the jobs that live long may be
+ * every 256th.)
  */
 #include "core/index.h"
 
