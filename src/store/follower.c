@@ -319,11 +319,8 @@ static enum err settle(struct store *store)
     return store->failed ? ERR_STORE_FAILED : OK;
 }
 
-/*
- * Name and cursor must be durable before later batches. Otherwise a process that is killed soon
- * could leave batches, and the next process, which makes the follower again, would begin behind
- * them.
- */
+/* Name and cursor must be durable before later batches: after a kill, the next process would begin
+   the follower behind them. */
 static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_MAX])
 {
     struct store *store = follower->all->store;
@@ -390,8 +387,7 @@ void follower_restart(struct follower *follower)
     manifest_write(follower->all->store->manifest);
 }
 
-/* The first batch that the cleaner will not remove now: it works on the oldest segment, unless
-   there is only one. */
+/* The first batch that the cleaner keeps: it works on the oldest segment, if there are others. */
 static uint64_t first_kept(const struct segments *segments)
 {
     const struct segment *first = segments_first(segments);

@@ -128,8 +128,7 @@ static bool is_in_the_way(const struct history *history)
            segments_next_us(segments) > history->store->now_us;
 }
 
-/* Retires files whose newest entry is too old, unless history is off; and the oldest file if the
-   disk has no room for jobs. */
+/* Retires files that are too old, unless history is off; and the oldest if jobs have no room. */
 static void expire(struct history *history)
 {
     struct history_file *file = oldest(history);
@@ -274,7 +273,7 @@ static void build_one(struct history *history, const struct history_node *node)
                       happening.at_us);
 }
 
-/* All entries of one job are in one bucket, which may be large: a turn may end within it. */
+/* All entries of a job are in one bucket, maybe many: a turn may end within it. */
 static void build(struct history *history)
 {
     const struct history_node *node;

@@ -267,8 +267,7 @@ static bool rest_is_there(const struct far_blocks *blocks, const struct slice *s
            far_blocks_wants(blocks, slice, block_of(blocks, &entry->place));
 }
 
-/* The first entry of the heap, updated: its block may have been returned, or its slice removed.
-   False: there is none. */
+/* The heap's first entry after an update, as slices change. False: there is none. */
 static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry)
 {
     while (blocks->count > 0) {

@@ -93,8 +93,7 @@ static void run_free(struct far_merge *merge, struct far_run *run)
     mem_free(run);
 }
 
-/* One of its jobs is not needed any more. False: that was the last one, and the run was freed; it
-   must not be in the heap then. */
+/* Releases a job. False: it was the last one, and the run, not in the heap, was freed. */
 static bool run_release(struct far_merge *merge, struct far_run *run)
 {
     CHECK(run->left > 0);

@@ -315,8 +315,7 @@ static const struct merge_job *next_living(struct far_page_read *read)
     return job;
 }
 
-/* Takes jobs for the page: with `bounded`, only those in front of the next block that was not read.
- */
+/* Takes jobs for the page. `bounded`: only those in front of the next unread block. */
 static void take_some(struct far_page_read *read, bool bounded)
 {
     const struct far_walk *walk = read->walk;

@@ -69,8 +69,7 @@ static unsigned bits_of(const struct event *job)
 
 /* ---- encode ---- */
 
-/* Writes everything in front of the content, except the record's length and the sums. Returns its
-   bytes. */
+/* Writes all in front of the content but the record's length and sums. Returns its bytes. */
 static size_t encode_head(const struct event *job, char room[static FAR_HEAD_MAX])
 {
     unsigned bits = bits_of(job);
@@ -135,8 +134,7 @@ size_t far_record_bytes(const struct event *job)
     return draft.len;
 }
 
-/* The sum of everything but the content and this sum: of the head, and of what follows the content.
- */
+/* The sum of the head without the sums, and of what follows the content. */
 static uint32_t head_sum(const char *at, size_t head, const char *tail, size_t tail_len)
 {
     uint64_t sum = hash_of(at, SUM_AT);

@@ -14,9 +14,7 @@
 enum {
     AT_ONCE = 16,     /* slices that are counted at once for statistics … */
     TURN_SLICES = 16, /* … and slices that a survey visits in a turn: up to 256 fences each */
-    SLICE_BYTES =
-        64 *
-        1024, /* for progress: a slice in the first survey counts as so many, the bits of `dead` */
+    SLICE_BYTES = 64 * 1024,      /* for progress: a slice in the first survey, its `dead` */
     SURVEY_US = 10 * 1000 * 1000, /* from the beginning of one survey to that of the next */
 };
 
@@ -44,8 +42,7 @@ static uint32_t live_in_block(const struct slice *slice, uint32_t block)
 
 static_assert(BLOCK / SLICE_UNIT % 64 == 0, "a block's bits are whole words");
 
-/* How many jobs of a block that begins at or before the limit and ends after it are due by the
-   limit, if their due times are spread evenly. */
+/* A block's jobs that are due by a limit within it, if their due times are spread evenly. */
 static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t limit_us)
 {
     uint64_t span = (uint64_t)end_us - (uint64_t)begin_us;

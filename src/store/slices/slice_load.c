@@ -12,12 +12,12 @@
 
 enum {
     LOAD_BYTES = 2 * SLICE_BLOCK_BYTES,
-    LOAD_RECORDS = 256, /* records passed to the callbacks in one turn: some µs each */
-    LOAD_TRIES = 6,     /* of an unreadable block, 3 s in all; then other blocks are loaded first */
-    TRY_AGAIN_US = 100 * 1000,       /* after the first failure; doubled after each */
-    UNREAD_US = 30 * 1000 * 1000,    /* between later tries of a slice's unreadable blocks */
-    EMPTY_PAUSE_US = 5 * 1000,       /* between two blocks of a slice that is emptied: 13 MB/s */
-    ROOM_US = 100 * 1000,            /* between checks whether memory is free again, … */
+    LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
+    LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
+    TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
+    UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
+    EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
+    ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
     SAY_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
     EMPTY_BACKLOG = 1024 * 1024,     /* bytes of unwritten log above which emptying waits */
     SLACK_SEGMENTS = 2,              /* dead bytes that are tolerated, besides the live bytes */
@@ -102,8 +102,7 @@ static bool is_sparse(const struct slice *slice)
            !slice->stuck && slice->unread_count == 0;
 }
 
-/* The larger the share of dead bytes, the lower the key. A slice has less than 2^26 bytes, so the
-   shift does not overflow. */
+/* The larger the share of dead bytes, the lower. Below 2^26 bytes the shift does not overflow. */
 static int64_t empty_key(const struct slice *slice)
 {
     return -(int64_t)((slice->dead_bytes << 30) / (slice->dead_bytes + slice->live_bytes));
@@ -379,8 +378,7 @@ static void report_some(struct slices *slices)
         if (!err) {
             notify_record(slices);
         } else if (err == ERR_CORRUPT && load->damaged && walk->end - walk->at > 8) {
-            walk->at +=
-                8; /* tries the next place: the core ignores a place that is not a far job's */
+            walk->at += 8; /* the core ignores places that are not a far job's */
             err = OK;
         }
     }
@@ -395,8 +393,7 @@ static void wait_for_room(struct slices *slices)
     struct store *store = slices->store;
     struct store_error error;
     char name[DISK_NAME_MAX];
-    if (load->emptying) { /* retried later from the block's start: other blocks may have to be
-                             loaded now */
+    if (load->emptying) { /* later from the start: others may have to be loaded now */
         (void)leave(slices);
         load->sparse_us = store->now_us + ROOM_US;
         return;

@@ -107,8 +107,7 @@ static enum err read_head(struct slices *slices, struct disk_file *file, uint32_
     return err;
 }
 
-/* The slice of that number; reads its file if it is not known yet. A slice whose file is missing
-   has no fences. */
+/* Gets the slice, from its file if it is not known. If the file is missing, it has no fences. */
 static enum err get_slice(struct slices *slices, uint32_t number, struct slice **out_slice,
                           struct store_error *out_error)
 {
@@ -150,8 +149,7 @@ static enum err get_slice(struct slices *slices, uint32_t number, struct slice *
 
 /* ---- the log's records ---- */
 
-/* Counts the records between these blocks. False: a block of records does not begin or end there.
- */
+/* Counts the records. False: no block of records begins at `from`, or ends at `to`. */
 static bool count_jobs(const struct slice *slice, uint32_t from, uint32_t to, uint32_t *out_jobs)
 {
     bool begins = false, ends = to == slice->head.data_end / BLOCK;
@@ -419,7 +417,7 @@ static void count_bytes(struct slices *slices, struct slice *slice,
     slices->live_bytes += live_bytes;
 }
 
-/* After the log was replayed: checks the slice, and reads its index. An error ends the opening. */
+/* Checks the slice after the replay, and reads its index. An error ends the opening. */
 static enum err settle(struct slices *slices, struct slice *slice, struct index_reading *reading,
                        struct store_error *out_error)
 {

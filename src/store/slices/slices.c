@@ -215,8 +215,7 @@ bool slice_set_dead(struct slice *slice, const struct slice_record *record)
     return true;
 }
 
-/* Puts a slice without live records into slices::dead: its file may be removed as soon as the last
-   death is on disk. */
+/* If no record lives: its file may be removed as soon as the last death is on disk. */
 static void note_dead(struct slices *slices, struct slice *slice)
 {
     if (slice->live_jobs == 0 && !slice->making && list_empty(&slice->dead_link))

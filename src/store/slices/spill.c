@@ -14,11 +14,10 @@
 enum {
     GATHER_BYTES = 4 * 1024 * 1024, /* of a run's gathered copies, at least */
     AGAIN_US = 100 * 1000,          /* until the next try, if no descriptor was free */
-    VISITED_US =
-        1000, /* between checks whether a walk of the slice's jobs has ended (far_visited) */
-    SLICES_MAX = 60000, /* at the same time: the core's index has 16 bits for a slice */
-    ROOM_SEGMENTS = 4,  /* free space that the disk must have besides */
-    SLICES_FEW = 64, /* with so many, small slices are not made, because nothing merges them … */
+    VISITED_US = 1000,              /* between checks of far_visited() */
+    SLICES_MAX = 60000,             /* at the same time: the core's index has 16 bits for a slice */
+    ROOM_SEGMENTS = 4,              /* free space that the disk must have besides */
+    SLICES_FEW = 64,    /* with so many, small ones are not made: nothing merges them … */
     SEGMENT_SHARE = 64, /* … small: less than this fraction of a segment */
     KEEP_US = 1000000,  /* how long memory is kept for the next run */
 };
@@ -39,12 +38,11 @@ struct spill {
     bool leaves[SPILL_KINDS]; /* kinds that leave in this run; others wait for the next one */
     bool began[SPILL_KINDS];  /* kinds that have left the segment, in this run or an earlier one */
     enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are built */
-    struct spill_build
-        build; /* while `writing` only the disk's thread uses it, and the jobs that it is made of */
-    bool built;          /* the image is complete, but may not be written yet; used as `build` is */
-    size_t departing;    /* index in build.leaving of the next job to depart */
-    struct slice *slice; /* SPILL_DEPART */
-    uint32_t block;      /* the slice's next block to depart */
+    struct spill_build build; /* only the disk's thread uses it while `writing`, and its jobs */
+    bool built;               /* the image is complete; used as `build` is */
+    size_t departing;         /* index in build.leaving of the next job to depart */
+    struct slice *slice;      /* SPILL_DEPART */
+    uint32_t block;           /* the slice's next block to depart */
     bool writing, written;
     struct disk_op op;
     int64_t retry_at_us;
@@ -163,8 +161,7 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 
 /* ---- the end ---- */
 
-/* The slice is complete, or was given up. Its memory, which may be megabytes, is freed in pieces.
- */
+/* The slice is complete, or was given up. Its memory is freed in pieces. */
 static void end_slice(struct spill *spill)
 {
     slice_build_reset(&spill->build.slice, &spill->room.spent);
@@ -326,8 +323,7 @@ static void announce_soon(struct spill *spill, uint32_t left)
         callbacks->soon(callbacks, seqs, count, true);
 }
 
-/* Has the core remove the jobs of one block from memory. Jobs that changed meanwhile stay there,
-   and their records in the slice are dead. */
+/* Has the core remove one block's jobs from memory; jobs that changed meanwhile are dead there. */
 static void depart_block(struct spill *spill, struct clean_work *work)
 {
     struct store *store = spill->store;
