@@ -1,4 +1,5 @@
-/* port/clock.h that stands still until the test moves it, or goes on a bit with each reading. */
+/* port/clock.h whose time changes only when the test sets it, or by `drift_us` with each reading.
+ */
 #ifndef LATERD_SIM_CLOCK_H
 #define LATERD_SIM_CLOCK_H
 
@@ -7,7 +8,7 @@
 struct sim_clock {
     struct clock clock;
     int64_t now_us;
-    int64_t drift_us; /* so much later after each reading; 0: it stands still */
+    int64_t drift_us; /* added after each reading; 0: nothing */
 };
 
 static inline int64_t sim_clock_read(struct clock *clock)

@@ -1,6 +1,6 @@
 /*
- * The simulated disk behind port/disk.h: each operation step by step, so that power may be cut
- * between any two, its queues, and the port.
+ * The simulated disk: the operations, the queues and the port. Each operation is a sequence of
+ * primitives, and power may be cut between any two of them.
  */
 #include "sim/disk.h"
 
@@ -17,7 +17,7 @@ static struct sim_disk *of_port(struct disk *disk)
     return (struct sim_disk *)disk; /* its first member */
 }
 
-/* One more primitive. Returns 0, or the errno it fails with. */
+/* Counts one primitive. Returns 0, or the errno with which it fails. */
 static int point(struct sim_disk *disk)
 {
     uint64_t number = disk->points++;
@@ -93,7 +93,7 @@ static int do_name(struct sim_disk *disk, const char *name, struct node *node)
     return 0;
 }
 
-/* Only this write is made durable, as O_DSYNC does; others of the file stay as they are. */
+/* Makes only this write durable, as O_DSYNC does, not earlier ones of the file. */
 static int write_sync(struct sim_disk *disk, const struct disk_op *op)
 {
     struct node *node = op->file->node;
@@ -117,7 +117,8 @@ static int write_sync(struct sim_disk *disk, const struct disk_op *op)
         content_write(&node->synced, op->offset, op->data, op->len);
         return 0;
     }
-    content_copy(&node->device, &node->synced); /* lost; the cache shows it all the same */
+    content_copy(&node->device,
+                 &node->synced); /* the write is lost on the device; the cache still shows it */
     for (const struct unsynced *write = node->first; write; write = write->next)
         content_write(&node->device, write->offset, write->bytes, write->len);
     return failed;
@@ -182,7 +183,7 @@ static int replace_file(struct sim_disk *disk, const struct disk_op *op)
         failed = do_sync(disk, node);
     if (!failed)
         failed = point(disk);
-    if (!failed) { /* the rename: one step */
+    if (!failed) { /* the rename is one step */
         sim_disk_set_name(disk, name, NULL);
         sim_disk_set_name(disk, op->name, node);
         sim_disk_remember_names(disk);
@@ -215,7 +216,8 @@ static int rename_file(struct sim_disk *disk, const struct disk_op *op)
     return do_sync_names(disk);
 }
 
-/* The write of the header, the new name and its sync: four points at which power may be cut. */
+/* Writes and syncs the header, renames, syncs the name: power may be cut before each of the four.
+ */
 static int reuse_file(struct sim_disk *disk, struct disk_op *op)
 {
     struct node *node = sim_disk_find(disk, op->name);
@@ -328,7 +330,7 @@ static struct disk_op *of_place(struct queue_node *place)
     return LIST_ENTRY(place, struct disk_op, place);
 }
 
-/* Brings a random one of those that wait to the front. */
+/* Moves a random operation of those that wait to the front. */
 static void shuffle(struct sim_disk *disk, struct queue *queue, unsigned count)
 {
     for (uint64_t turns = count ? sim_random_next(&disk->shuffle) % count : 0; turns > 0; turns--)
@@ -360,7 +362,7 @@ unsigned sim_disk_waiting(const struct sim_disk *disk, enum disk_lane lane)
 static enum err disk_lock(struct disk *port, enum disk_access access)
 {
     struct sim_disk *disk = of_port(port);
-    (void)access; /* this directory can always be written to */
+    (void)access; /* the simulated directory is always writable */
     if (point(disk))
         return ERR_IO;
     if (disk->locked)
@@ -477,7 +479,7 @@ static void disk_wait(struct disk *port)
 {
     struct sim_disk *disk = of_port(port);
     for (int lane = 0; lane < LANE_COUNT && !disk->ended.first; lane++)
-        (void)sim_disk_step(disk, (enum disk_lane)lane); /* false: nothing is under way there */
+        (void)sim_disk_step(disk, (enum disk_lane)lane); /* false: no operation waits there */
 }
 
 static const struct disk_verbs verbs = {
@@ -498,7 +500,7 @@ static const struct disk_verbs verbs = {
     .wait = disk_wait,
 };
 
-/* ---- its life ---- */
+/* ---- creation and end ---- */
 
 struct sim_disk *sim_disk_new(void)
 {

@@ -1,11 +1,11 @@
 /*
- * port/disk.h in memory, with the bad days of a real disk at will: power cuts at any point, torn
- * and lost writes, failing calls, syncs that fail once and lie afterwards, rot, full disks.
+ * port/disk.h in memory, with the faults of a real disk: power cuts at any point, torn and lost
+ * writes, failing calls, syncs that fail once and then wrongly succeed, rot, full disks.
  * Deterministic: the same calls and seeds give the same bytes.
  *
  * A file has three contents: what the page cache shows (reads), what the device has taken (fresh
- * reads), and what survives a power cut for sure (synced). Unsynced writes survive a cut, vanish,
- * or are torn at 512 bytes, each at random. Names survive up to a random point of their history
+ * reads), and what certainly survives a power cut (synced). Each unsynced write survives a cut, is
+ * lost, or is torn at 512 bytes, at random. Names survive up to a random point of their history
  * since the directory was last synced.
  *
  * Every primitive (open, read, create, write, sync, rename, unlink, directory sync …) is a numbered
@@ -34,31 +34,31 @@ unsigned sim_disk_waiting(const struct sim_disk *disk, enum disk_lane lane);
 uint64_t sim_disk_points(const struct sim_disk *disk);
 
 /*
- * The power goes before primitive number `number` (counted as sim_disk_points counts): from then on
- * everything fails and nothing changes, until sim_disk_power() resolves what survived.
+ * Cuts the power before primitive number `number` (see sim_disk_points()): from then on everything
+ * fails and nothing changes, until sim_disk_power() decides what survived.
  */
 void sim_disk_cut_at(struct sim_disk *disk, uint64_t number);
 bool sim_disk_cut(const struct sim_disk *disk);
 void sim_disk_power(struct sim_disk *disk, uint64_t seed);
-/* The same for a killed process: what the cache has stays there, synced or not. */
+/* The same for a killed process: everything in the cache survives, synced or not. */
 void sim_disk_kill(struct sim_disk *disk);
 
 /*
  * Primitive number `number` fails with `sys_errno`; UINT64_MAX: none. A failing sync loses the
- * unsynced writes of its file: the cache goes on showing them, and the next sync says all is well.
+ * unsynced writes of its file: the cache still shows them, and the next sync succeeds.
  */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno);
 
-/* No descriptor is free: nothing can be opened or made until this is taken back. */
+/* `starved`: no descriptor is free, so no file can be opened or made. */
 void sim_disk_starve(struct sim_disk *disk, bool starved);
 unsigned sim_disk_files_open(const struct sim_disk *disk);
 
 /* Bytes [start, end) of one file cannot be read: each read that touches them is ERR_IO. */
 void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint64_t end);
 
-/* Nothing is in memory: what is read has to be waited for. */
+/* `cold`: nothing is in memory, so reads must wait for the disk. */
 void sim_disk_cold(struct sim_disk *disk, bool cold);
-/* While the disk is cold each synchronous read moves *now_us on by `read_us`; NULL: it does not. */
+/* While the disk is cold, each synchronous read adds `read_us` to *now_us; NULL: it does not. */
 void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us);
 /* sim_disk_step() ends the operations of LANE_READ in a random order; 0: as they were submitted. */
 void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed);
@@ -71,9 +71,9 @@ uint64_t sim_disk_fetched(const struct sim_disk *disk);
 /* Bytes of zeros written so far: behind commits, and of files that were made without `reserve`. */
 uint64_t sim_disk_zeros(const struct sim_disk *disk);
 
-/* What operations say from now on that they took. No time passes. */
+/* From now on operations report that they took this long. No time passes. */
 void sim_disk_takes(struct sim_disk *disk, int64_t us);
-/* Files removed so far that somebody had open: see DISK_REMOVE. */
+/* Files that were removed while they were open: see DISK_REMOVE. */
 uint64_t sim_disk_removed_open(const struct sim_disk *disk);
 
 /* Rot and damage by hand. False: there is no such file, or bit. */

@@ -1,6 +1,6 @@
 /*
- * What tests do to the simulated disk: cuts, failures, damage, a full or a cold disk, and a look at
- * what lies on it.
+ * What tests do to the simulated disk: cuts, failures, damage, a full or a cold disk; and what they
+ * read from it.
  */
 #include <stdio.h>
 #include <string.h>

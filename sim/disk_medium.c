@@ -1,6 +1,6 @@
 /*
- * The medium of the simulated disk: what files hold, in the cache, on the device and for sure,
- * which names there are, and what a power cut or a failed sync makes of both.
+ * The medium of the simulated disk: the contents of files (in the cache, on the device, synced),
+ * the names, and the effect of a power cut or a failed sync on both.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { SECTOR = 512 };
 
 /* ---- contents ---- */
 
-/* Behind `len` all of the room is zero. */
+/* Memory behind `len` is zero. */
 static void make_room(struct content *content, uint64_t bytes)
 {
     if (bytes <= content->room)
@@ -26,7 +26,7 @@ static void make_room(struct content *content, uint64_t bytes)
     content->room = room;
 }
 
-/* `len` without the pages of zeros at the end, but no fewer than `least`. */
+/* Bytes of `data` without pages of zeros at the end, but at least `least`. */
 static size_t without_zeros(const char *data, size_t len, uint64_t least)
 {
     static const char zeros[4096];
@@ -36,14 +36,14 @@ static size_t without_zeros(const char *data, size_t len, uint64_t least)
     return len;
 }
 
-/* Most of a file is preallocated: its zeros are not written, which would touch memory for them. */
+/* Does not write zeros at the end: most of a file is preallocated, and they would use memory. */
 void content_write(struct content *content, uint64_t offset, const void *data, size_t len)
 {
     uint64_t end = offset + len;
     if (len == 0)
         return;
     make_room(content, end);
-    CHECK(content->at); /* for clang's analyzer */
+    CHECK(content->at); /* for clang's analyzer, which cannot prove it */
     if (end > content->len)
         len = without_zeros(data, len, offset < content->len ? content->len - offset : 0);
     memcpy(content->at + offset, data, len);
@@ -170,7 +170,8 @@ void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *nod
 
 void sim_disk_remember_names(struct sim_disk *disk)
 {
-    if (disk->history_count == HISTORY_MAX) { /* the oldest possible one is durable by now */
+    if (disk->history_count ==
+        HISTORY_MAX) { /* the oldest state is dropped, as if the next one were durable */
         memmove(&disk->history[0], &disk->history[1], sizeof(disk->history[0]) * (HISTORY_MAX - 1));
         disk->history_count--;
     }

@@ -1,6 +1,7 @@
 /*
- * What the simulated disk's files share: disk.c has the operations and the port, disk_medium.c what
- * lies on it, disk_faults.c what tests do to it. Nobody else includes this.
+ * Internals that the simulated disk's files share: disk.c has the operations and the port,
+ * disk_medium.c the contents and names, disk_faults.c what tests do to it. Others do not include
+ * this.
  */
 #ifndef LATERD_SIM_DISK_PARTS_H
 #define LATERD_SIM_DISK_PARTS_H
@@ -29,7 +30,7 @@ struct node {
     unsigned holders;       /* files that hold it: see DISK_REUSE */
     struct content cache;   /* what reads see */
     struct content device;  /* what fresh reads see */
-    struct content synced;  /* what survives for sure */
+    struct content synced;  /* what certainly survives */
     struct unsynced *first; /* since the last sync, in order */
     struct unsynced **last;
 };
@@ -52,7 +53,7 @@ struct sim_disk {
     struct disk port;
     struct node *nodes;
     struct names now;
-    struct names history[HISTORY_MAX]; /* [0] is durable; later ones may be after a cut */
+    struct names history[HISTORY_MAX]; /* [0] is durable; a cut leaves this or a later state */
     unsigned history_count;
     struct queue lanes[LANE_COUNT];
     struct queue ended;
@@ -63,13 +64,13 @@ struct sim_disk {
     uint64_t bad_start, bad_end;
     uint64_t capacity;
     uint64_t zeros_bytes;  /* written, to make files and behind commits */
-    int64_t takes_us;      /* what operations say that they took; 0: 1 */
-    uint64_t removed_open; /* files that somebody had open */
+    int64_t takes_us;      /* how long operations report to have taken; 0: 1 µs */
+    uint64_t removed_open; /* files removed while they were open */
     unsigned files_open;
     uint64_t fetched_bytes;
     bool cold;                 /* nothing is in memory … */
-    int64_t *now_us;           /* … and reading in the turn moves this, if not NULL, … */
-    int64_t read_us;           /* … so much on */
+    int64_t *now_us;           /* … and a synchronous read adds to this, if not NULL, … */
+    int64_t read_us;           /* … so much */
     struct sim_random shuffle; /* the order in which reads end; state 0: as submitted */
 };
 
@@ -78,29 +79,29 @@ struct sim_disk {
 void content_write(struct content *content, uint64_t offset, const void *data, size_t len);
 void content_copy(struct content *to, const struct content *from);
 
-/* A file of nothing, without a name. */
+/* An empty file without a name. */
 struct node *node_new(struct sim_disk *disk);
 void node_free(struct node *node);
-/* Into the cache and the device; durable when synced. */
+/* Writes to the cache and the device; durable when synced. */
 void node_write(struct node *node, uint64_t offset, const void *data, size_t len);
 void node_sync(struct node *node);
-/* The same for the writes that meet this range: the kernel writes their pages before it writes
-   there past the page cache, so they never come back over that. */
+/* The same for writes that overlap this range: the kernel writes their pages before it writes there
+   past the page cache, so they never overwrite that later. */
 void node_sync_range(struct node *node, uint64_t offset, size_t len);
-/* What a kernel does when a sync fails: the pages are called clean, and are lost. */
+/* What a kernel does when a sync fails: it marks the pages as clean, and their content is lost. */
 void node_lose(struct node *node);
-/* After a power cut: each unsynced write is there, is not, or is in part. */
+/* After a power cut: each unsynced write survives, is lost, or is torn. */
 void node_resolve(struct node *node, struct sim_random *random);
 
 /* NULL: there is no such name. */
 struct node *sim_disk_find(const struct sim_disk *disk, const char *name);
-/* node NULL: takes the name away. */
+/* node NULL: removes the name. */
 void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *node);
-/* A power cut may leave the names as they are now. */
+/* Records the present names as a state that a power cut may leave. */
 void sim_disk_remember_names(struct sim_disk *disk);
-/* The names of now are the only ones that a power cut can leave. */
+/* The present names become the only state that a power cut can leave. */
 void sim_disk_sync_names(struct sim_disk *disk);
-/* Frees files that nobody has open and that no names lead to. */
+/* Frees files that are not open and have no name in any state. */
 void sim_disk_collect(struct sim_disk *disk);
 
 #endif

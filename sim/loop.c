@@ -2,8 +2,8 @@
  * Owns both ends of every connection: one `sim_peer` each, whose first member is the stream that
  * the process has.
  *
- * What is on its way between a process and a host are `flight`s, in the order sent; between a
- * process and a client of the test nothing is ever on its way.
+ * What is in transit between a process and a host are `flight`s, in the order sent. Between a
+ * process and a client of the test, bytes arrive at once.
  */
 #include "sim/loop_parts.h"
 
@@ -31,7 +31,7 @@ static void forget_timer(struct sim_peer *peer)
         loop_cancel(&peer->loop->loop, &peer->timer);
 }
 
-/* The process has it no more. Its host is told, in time. */
+/* The process closes its end. The end is on its way to the host. */
 static void process_leaves(struct sim_peer *peer, enum stream_close how)
 {
     struct sim_net *network = peer->network;
@@ -40,7 +40,8 @@ static void process_leaves(struct sim_peer *peer, enum stream_close how)
     if (peer->is_client)
         return;
     if (peer->state == LOOKING_UP || peer->state == CONNECTING || peer->reset)
-        peer->peer_closed = true; /* nobody there knows of it */
+        peer->peer_closed =
+            true; /* the host has not accepted it, or the end has reached it already */
     if (peer->peer_closed)
         return;
     if (how == STREAM_LINGER && peer->kept.len)
@@ -50,7 +51,7 @@ static void process_leaves(struct sim_peer *peer, enum stream_close how)
     way_add(network, &peer->to_host, how == STREAM_RESET ? FLIGHT_RESET : FLIGHT_SHUT, BYTES(""));
 }
 
-/* Its handler hears of it for the last time. */
+/* The last callback of the stream's handler. */
 static void notify_lost(struct sim_peer *peer, const char *error)
 {
     peer->stream.error = error;
@@ -60,9 +61,9 @@ static void notify_lost(struct sim_peer *peer, const char *error)
         process_leaves(peer, STREAM_DROP);
 }
 
-/* ---- the process' side of an open one ---- */
+/* ---- the process' side of an open connection ---- */
 
-/* The window lets some kept bytes through. True: all of them, and there were some. */
+/* Sends kept bytes as far as the window allows. True: there were some, and all were sent. */
 static bool peer_flow(struct sim_peer *peer)
 {
     struct sim_net *network = peer->network;
@@ -71,7 +72,7 @@ static bool peer_flow(struct sim_peer *peer)
     if (count == 0 || peer->reset || peer->state != OPEN)
         return false;
     if (!peer->is_client && peer->peer_closed) {
-        peer->kept.len = 0; /* it is sent, and nobody is there */
+        peer->kept.len = 0; /* sent and lost: the peer is closed */
         return true;
     }
     if (peer->is_client)
@@ -90,7 +91,7 @@ static void peer_show(struct sim_peer *peer)
 {
     struct sim_net *network = peer->network;
     if (peer->shown.len && !peer->again)
-        return; /* what was left is used first */
+        return; /* the bytes shown before must be used first */
     size_t count = peer->to_server.len < SHOW_BYTES ? peer->to_server.len : SHOW_BYTES;
     if (peer->shown.len)
         count = 0;
@@ -143,7 +144,7 @@ static void take_arrived(struct sim_peer *peer)
     }
 }
 
-/* Who has gone is known before others are answered (P6). */
+/* Ends are reported before other clients are answered (P6). */
 static void notify_end_if_over(struct sim_peer *peer)
 {
     if (!peer->opened || peer->process_closed)
@@ -242,7 +243,7 @@ static void stream_verb_send(struct stream *base, struct buf *data)
     struct sim_peer *peer = self(base);
     buf_add_bytes(&peer->kept, buf_bytes(data));
     data->len = 0;
-    (void)peer_flow(peer); /* what goes through at once needs no `drained` */
+    (void)peer_flow(peer); /* bytes that are sent at once need no `drained` */
 }
 
 static size_t stream_verb_unsent(const struct stream *base)
@@ -258,7 +259,7 @@ static size_t stream_verb_held(const struct stream *base)
 
 static void stream_verb_resume(struct stream *base)
 {
-    self(base)->again = true; /* from within input(): peer_show() looks at it afterwards */
+    self(base)->again = true; /* if called by input(): peer_show() checks it afterwards */
 }
 
 static void stream_verb_close(struct stream *base, enum stream_close how)
@@ -272,7 +273,7 @@ static void stream_verb_close(struct stream *base, enum stream_close how)
         peer->kept.len = 0;
 }
 
-/* Nobody here has an address. */
+/* Simulated clients have no address. */
 static void stream_verb_peer(const struct stream *base, char out_text[STREAM_PEER_MAX])
 {
     (void)base;
@@ -305,7 +306,8 @@ static void take_messages(struct sim_loop *loop)
     }
 }
 
-/* Who was served goes to the end of the list, so that the others are first when it was cut. */
+/* Served streams move to the end of the list, so the next gather begins with those that this one
+   did not reach. */
 static bool loop_verb_gather(struct loop *base, struct loop_share *share)
 {
     struct sim_loop *loop = of_loop(base);
@@ -455,7 +457,8 @@ void sim_loop_listen(struct sim_loop *loop)
 {
     struct timers *timers = &loop->loop.timers;
     loop->listening = true;
-    CHECK(timers_next_us(timers) == INT64_MAX); /* a process that ended has cancelled its own */
+    CHECK(timers_next_us(timers) ==
+          INT64_MAX); /* the process that ended has cancelled its timers */
     timers_fini(timers);
     timers_init(timers, loop_update_time(&loop->loop)); /* the clock may have been set back */
     for (struct list *node = loop->streams.next; node != &loop->streams; node = node->next) {

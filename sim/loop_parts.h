@@ -1,6 +1,6 @@
 /*
- * What the files of the simulated network share: loop.c (the processes' side: loops, streams) and
- * net.c (the network itself, hosts, peers).
+ * Internals that the files of the simulated network share: loop.c (the processes' side: loops,
+ * streams) and net.c (the network itself, hosts, peers).
  */
 #ifndef LATERD_SIM_LOOP_PARTS_H
 #define LATERD_SIM_LOOP_PARTS_H
@@ -8,9 +8,9 @@
 #include "sim/loop.h"
 
 enum {
-    SHOW_BYTES = 256 * 1024, /* at most so many new ones in a gather, as os/stream reads */
+    SHOW_BYTES = 256 * 1024, /* at most so many new ones in a gather, as os/stream.c reads */
     NAMES_MAX = 64,
-    PATHS_MAX = 16, /* of a process that were ever cut */
+    PATHS_MAX = 16, /* of one process that were ever cut */
     NAME_BYTES = 256,
 };
 
@@ -25,7 +25,7 @@ struct flight {
 
 struct way {
     struct queue flights; // flight::place
-    int64_t last_us;      /* nothing overtakes */
+    int64_t last_us;      /* arrival of the last one: the order is kept */
 };
 
 enum peer_state { LOOKING_UP, CONNECTING, ACCEPTED, OPEN };
@@ -37,9 +37,9 @@ struct sim_peer {
     struct sim_net *network;
     struct sim_loop *loop; /* NULL: the process has ended */
     bool is_client;
-    struct sim_host *host; /* of one that is no client: once it has accepted */
+    struct sim_host *host; /* unless it is a client: set when the host has accepted */
     enum peer_state state;
-    int64_t state_at_us; /* when what the state waits for happens; INT64_MAX: never */
+    int64_t state_at_us; /* when the state changes; INT64_MAX: never */
     char address[NAME_BYTES + 16];
     struct timer timer;
     int64_t timeout_us;
@@ -53,8 +53,8 @@ struct sim_peer {
     size_t window;
     bool opened, shut, shutdown_reported, leaving_reported, end_reported, reset, again, lingering,
         broken;
-    bool process_closed; /* the process has it no more */
-    bool peer_closed;    /* the test or the host has it no more */
+    bool process_closed; /* the process has closed it */
+    bool peer_closed;    /* the test or the host has closed it */
 };
 
 struct name {
@@ -72,7 +72,7 @@ struct sim_net {
     int64_t least_us, most_us;
     struct sim_faults faults;
     bool split;
-    bool running; /* hosts are being told: nothing is freed meanwhile */
+    bool running; /* callbacks of hosts are running: nothing is freed meanwhile */
     unsigned name_count;
     struct name names[NAMES_MAX];
 };

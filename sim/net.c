@@ -1,5 +1,5 @@
 /*
- * The network between processes and hosts: what is on its way, who is told when, who is cut off.
+ * The network between processes and hosts: bytes in transit, when they arrive, and cut paths.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static int64_t lateness_us(struct sim_net *network)
     return late ? (int64_t)sim_random_below(&network->random, (uint64_t)faults->late_us + 1) : 0;
 }
 
-/* ---- what is on its way ---- */
+/* ---- in transit ---- */
 
 void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, struct bytes bytes)
 {
@@ -36,7 +36,7 @@ void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, st
     queue_add(&way->flights, &flight->place);
 }
 
-/* NULL: nothing is on its way. */
+/* NULL: nothing is in transit. */
 struct flight *way_first(const struct way *way)
 {
     struct queue_node *node = way->flights.first;
@@ -51,7 +51,7 @@ void way_drop_first(struct way *way)
     mem_free(flight);
 }
 
-/* All but the first `keep` of them are lost. */
+/* Drops all but the first `keep`. */
 void way_cut(struct way *way, uint64_t keep)
 {
     struct queue kept = {0};
@@ -95,7 +95,7 @@ void sim_loop_cut_path(struct sim_loop *loop, const struct sim_host *host, enum 
     *path = (struct sim_path){.host = host, .cut = cut};
 }
 
-/* Does anything pass between its process and its host? */
+/* Do bytes pass between its process and its host? `least`: the weakest cut that stops them. */
 static bool reaches(const struct sim_peer *peer, enum sim_cut least)
 {
     return peer->is_client || ((!peer->host || peer->host->reach != SIM_SILENT) &&
@@ -138,9 +138,9 @@ bool peer_is_refused(const struct sim_peer *peer)
     return !host || host->reach == SIM_REFUSES || peer->loop->reach == SIM_REFUSES;
 }
 
-/* ---- when ---- */
+/* ---- next times ---- */
 
-/* When a gather has something to tell the process of it. */
+/* When a gather has something for the process from this peer. */
 int64_t peer_gather_us(const struct sim_peer *peer)
 {
     const struct flight *first = way_first(&peer->to_process);
@@ -316,7 +316,8 @@ static void peer_run(struct sim_peer *peer)
         peer->host = sim_host_at(peer->network, peer->address);
         peer->state = ACCEPTED;
         peer->state_at_us = sim_now_us(peer->network) + sim_delay_us(peer->network);
-        peer->to_process.last_us = peer->state_at_us; /* no answer comes before that it is open */
+        peer->to_process.last_us =
+            peer->state_at_us; /* no answer may arrive before the connection is open */
         peer->host->handler->accepted(peer->host, peer);
     }
 }
@@ -350,7 +351,7 @@ void sim_host_add(struct sim_net *network, struct sim_host *host, const char *ad
     list_add_tail(&network->hosts, &host->place);
 }
 
-/* Of one loop, or of all (NULL). */
+/* Resets the host's connections with one loop, or with all (NULL). */
 static void cut(struct sim_host *host, const struct sim_loop *loop, bool report)
 {
     struct sim_net *network = host->network;
@@ -367,7 +368,7 @@ static void cut(struct sim_host *host, const struct sim_loop *loop, bool report)
     network->running = was_running;
 }
 
-/* Some bytes of what is on its way to the host reach it at once. */
+/* Delivers a random part of the bytes in transit to the host at once. */
 static void hand_over_some(struct sim_peer *peer)
 {
     struct sim_net *network = peer->network;
@@ -384,7 +385,7 @@ static void hand_over_some(struct sim_peer *peer)
     }
 }
 
-/* Of what is on its way to the process some still comes, and then the reset. */
+/* Drops a random part of the bytes in transit to the process, and adds the reset. */
 static void cut_answers(struct sim_peer *peer)
 {
     struct sim_net *network = peer->network;
@@ -457,7 +458,7 @@ void sim_peer_free(struct sim_peer *peer)
     if (!peer)
         return;
     peer->peer_closed = true;
-    sim_peer_reset(peer); /* the next gather tells the process, then frees it */
+    sim_peer_reset(peer); /* the next gather notifies the process, then frees it */
     peer_free_if_over(peer);
 }
 

@@ -1,4 +1,4 @@
-/* A small seeded generator (splitmix64): the same seed gives the same life on every machine. */
+/* A small seeded generator (splitmix64): the same seed gives the same numbers on every machine. */
 #ifndef LATERD_SIM_RANDOM_H
 #define LATERD_SIM_RANDOM_H
 

@@ -1,9 +1,9 @@
 /*
- * port/sink.h in memory: a receiver whose answers a test makes up, on the simulated clock. What is
- * sent is received at once; the answer comes when the receiver says, or the delivery times out.
+ * port/sink.h in memory, on the simulated clock: the test chooses a receiver's answers. A delivery
+ * is received at once; the answer comes after the time that the receiver chose, or the delivery
+ * times out.
  *
- * Kinder than the world: nothing that was sent is lost on the way there, and there is no queue in
- * it.
+ * Unlike reality: no delivery is lost on its way, and the sink has no queue.
  */
 #ifndef LATERD_SIM_SINK_H
 #define LATERD_SIM_SINK_H
@@ -14,15 +14,15 @@
 struct sim_sink;
 
 struct sim_answer {
-    int64_t after_us; /* beyond the delivery's timeout: FAILED and unhealthy, then */
+    int64_t after_us; /* if above the delivery's timeout: FAILED and unhealthy at that time */
     struct outcome outcome;
 };
 
 struct sim_receiver {
-    /* It has it; fills in the answer, which is DELIVERED at once unless it says otherwise. */
+    /* A delivery was received. May change *answer, which is DELIVERED at once by default. */
     void (*received)(struct sim_receiver *receiver, const struct delivery *delivery,
                      struct sim_answer *answer);
-    /* The answer is about to be told; NULL: nobody wants to know. */
+    /* Called before the answer is reported. May be NULL. */
     void (*ended)(struct sim_receiver *receiver, const struct delivery *delivery);
 };
 
@@ -32,9 +32,9 @@ struct sink *sim_sink_port(struct sim_sink *sink);
 void sim_sink_receiver(struct sim_sink *sink,
                        struct sim_receiver *receiver); /* NULL: 200 at once */
 
-/* The broker is away, or back: ready() changes. What is under way goes on. */
+/* Sets what ready() returns. Deliveries under way are not affected. */
 void sim_sink_away(struct sim_sink *sink, bool away);
-/* The process is killed: what is under way is forgotten, and never done. */
+/* The process is killed: drops what is under way, without reporting it. */
 void sim_sink_kill(struct sim_sink *sink);
 unsigned sim_sink_under_way(const struct sim_sink *sink);
 

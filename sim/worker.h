@@ -1,4 +1,4 @@
-/* port/worker.h without a thread: what was submitted is run and ends at the next poll. */
+/* port/worker.h without a thread: submitted work runs and ends in the next poll. */
 #ifndef LATERD_SIM_WORKER_H
 #define LATERD_SIM_WORKER_H
 

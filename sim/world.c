@@ -20,13 +20,13 @@
 enum {
     READERS = 4, /* reads that the disk does at a time */
     DISK_THREADS = LANE_READ + READERS,
-    TURNS_MAX = 100000,      /* at one moment; more is a server that spins */
-    DRAIN_MAX_US = 60000000, /* for an orderly end */
+    TURNS_MAX = 100000,      /* without a change of the clock; with more, the server spins */
+    DRAIN_MAX_US = 60000000, /* until a stop ends connections that are not answered */
     SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
     SLOW_TIMES = 50,
-    CRASH_POINTS = 4,         /* how far into an operation a crash may come */
-    BIRTH_S = 1700000000,     /* when every world begins */
-    RECENT_BYTES = 16 * 1024, /* few, so that bodies come from the disk, too */
+    CRASH_POINTS = 4,         /* a crash comes before one of so many primitives */
+    BIRTH_S = 1700000000,     /* the clock at the start */
+    RECENT_BYTES = 16 * 1024, /* small, so that bodies are read from the disk, too */
 };
 
 struct world {
@@ -42,16 +42,16 @@ struct world {
     struct embedded *embedded;
     struct server *server; /* NULL: down */
     struct store_error error;
-    int64_t ends_us[DISK_THREADS]; /* when each one's operation ends; INT64_MAX: it has none */
+    int64_t ends_us[DISK_THREADS]; /* when each thread's operation ends; INT64_MAX: it has none */
     int64_t wanted_us;             /* when the next turn is */
-    unsigned turns;                /* since the clock moved */
+    unsigned turns;                /* since the clock changed */
     bool held;
-    bool ended_well; /* the last end was orderly, at this very time, and left `digest` */
+    bool ended_well; /* the last end was orderly, at the present time, with `digest` */
     uint64_t digest;
     uint64_t trace;
 };
 
-/* ---- what is seen of it ---- */
+/* ---- what tests read ---- */
 
 void world_note(struct world *world, struct bytes what)
 {
@@ -146,7 +146,7 @@ static void disk_rests(struct world *world)
         world->ends_us[thread] = INT64_MAX;
 }
 
-/* Something has happened that a turn should look at. */
+/* Schedules a turn now. */
 static void want_turn(struct world *world)
 {
     world->wanted_us = world->clock.now_us;
@@ -182,7 +182,7 @@ static void configure(struct world *world)
         (void)snprintf(config->push_host_rate, sizeof(config->push_host_rate), "%s",
                        options->host_rate);
     config->sdmq_clear_all = 1;
-    config->sdmq_machine = 65; /* sdmq's own, by default */
+    config->sdmq_machine = 65; /* sdmq's default */
     if (options->disable_after_us)
         config->push_disable_after_us = options->disable_after_us;
 }
@@ -206,7 +206,7 @@ struct world *world_new(const struct world_options *options)
     return world;
 }
 
-/* All that differs from a laterd on this machine. */
+/* Everything that differs from the program laterd. */
 static struct platform platform_of(struct world *world)
 {
     uint64_t seed = world->options.seed;
@@ -271,7 +271,7 @@ enum err world_boot(struct world *world)
 
 /* ---- ends ---- */
 
-/* The disk is cut: nothing that is done from here on reaches it. */
+/* The disk is cut already, so nothing that is freed here is written. */
 static void end_without_a_word(struct world *world, enum world_crash how)
 {
     sim_sink_kill(world->sink);
@@ -316,7 +316,7 @@ static void end_in_order(struct world *world)
 {
     const struct store *store = world_store(world);
     sim_sink_port(world->sink)->verbs->close(sim_sink_port(world->sink), 0);
-    server_free(world->server); /* gives back what did not reach its client */
+    server_free(world->server); /* requeues what did not reach its client */
     world->server = NULL;
     core_valid(world_core(world));
     world->digest = world_digest(world);
@@ -366,7 +366,7 @@ void world_free(struct world *world)
     mem_free(world);
 }
 
-/* ---- living ---- */
+/* ---- running ---- */
 
 void world_hold_disk(struct world *world, bool hold)
 {
@@ -385,13 +385,13 @@ static int64_t operation_us(struct world *world, enum disk_lane lane)
     return sim_random_chance(&world->random, SLOW_PER_MILLE) ? took_us * SLOW_TIMES : took_us;
 }
 
-/* LANE_READ has all threads from its number on, each other lane one. */
+/* LANE_READ has all threads from its number on, the other lanes one each. */
 static enum disk_lane lane_of(int thread)
 {
     return thread < LANE_READ ? (enum disk_lane)thread : LANE_READ;
 }
 
-/* Has the lane more operations than threads that are busy with one? */
+/* Does the lane have an operation that no thread works on? */
 static bool finds_work(const struct world *world, enum disk_lane lane)
 {
     unsigned busy = 0;
@@ -400,7 +400,7 @@ static bool finds_work(const struct world *world, enum disk_lane lane)
     return sim_disk_waiting(world->disk, lane) > busy;
 }
 
-/* Ends the thread's operation if it is time; returns when to look again. */
+/* Starts an operation, or ends one whose time has come. Returns when to call again. */
 static int64_t thread_turn(struct world *world, int thread)
 {
     enum disk_lane lane = lane_of(thread);
@@ -413,12 +413,12 @@ static int64_t thread_turn(struct world *world, int thread)
         return INT64_MAX;
     if (*ends_us > world->clock.now_us)
         return *ends_us;
-    (void)sim_disk_step(world->disk, lane); /* there is one */
+    (void)sim_disk_step(world->disk, lane); /* true: the operation exists */
     *ends_us = INT64_MAX;
-    return world->clock.now_us; /* the next turn hears of it */
+    return world->clock.now_us; /* a turn must handle its end */
 }
 
-/* One turn, and what the disk does meanwhile; returns when the next one is wanted. */
+/* One turn, then the disk's work; returns when the next turn must run. */
 static int64_t turn(struct world *world)
 {
     int64_t next_us = server_turn(world->server);

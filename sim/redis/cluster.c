@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "sim/redis/server_parts.h"
 
-/* CRC16-XMODEM of a byte alone, as the Redis Cluster specification has it. */
+/* CRC16-XMODEM of one byte, as in the Redis Cluster specification. */
 static unsigned crc_of(unsigned byte)
 {
     static uint16_t table[256];
@@ -57,7 +57,7 @@ static unsigned place_of(const struct sim_cluster *cluster, const struct sim_red
     return 0;
 }
 
-/* The owners, as this node knows them. */
+/* The owners of slots in this node's map. */
 static const uint8_t *owners_by(const struct sim_redis *redis)
 {
     const struct sim_cluster *cluster = redis->cluster;
@@ -65,7 +65,7 @@ static const uint8_t *owners_by(const struct sim_redis *redis)
     return cluster->cut_off[us] ? cluster->kept[us]->owner : cluster->owner;
 }
 
-/* ---- who may answer ---- */
+/* ---- checks of slots ---- */
 
 static bool send_to(struct buf *out, const char *how, unsigned slot, const struct sim_redis *node)
 {
@@ -82,7 +82,7 @@ static uint32_t keys_there(const struct sim_redis_conn *conn, const struct bytes
     return there;
 }
 
-/* As getNodeByQuery() of Redis 7.0. */
+/* The same checks as in getNodeByQuery() of Redis 7.0. */
 bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys, uint32_t count,
                     struct buf *out)
 {
@@ -139,8 +139,8 @@ bool cluster_allows_channels(const struct sim_redis_conn *conn, const struct byt
     return owner == us || send_to(out, "MOVED", slot, cluster->nodes[owner]);
 }
 
-/* The server has other slots than before: whoever subscribed to channels of one that it has not
- * any more is told that this is over. */
+/* After a change of slots: ends subscriptions to channels whose slot the server has lost, and
+   notifies their clients. */
 static void leave_channels(struct sim_cluster *cluster, unsigned node)
 {
     struct sim_redis *redis = cluster->nodes[node];
@@ -222,7 +222,8 @@ void cluster_publish(const struct sim_redis *from, struct bytes channel, struct 
     for (unsigned i = 0; i < cluster->count; i++) {
         bool lost = sim_random_chance(&cluster->random, cluster->lost_per_mille);
         if (cluster->nodes[i] != from && !lost && !cluster->cut_off[i])
-            (void)sim_redis_publish(cluster->nodes[i], channel, message); /* however many hear it */
+            (void)sim_redis_publish(cluster->nodes[i], channel,
+                                    message); /* the count is not needed */
     }
 }
 
@@ -247,7 +248,7 @@ static void log_item(struct sim_redis *to, const struct value *value, const stru
     }
 }
 
-/* MIGRATE: the key is there and then gone here, at one moment. */
+/* MIGRATE: adds the key there and removes it here, in one step. */
 static void move_value(struct sim_redis *from, struct sim_redis *to, struct value *value)
 {
     struct bytes gone[] = {BYTES("del"), value->name};

@@ -85,7 +85,7 @@ static bool is_word(const struct command_run *run, uint32_t at, const char *text
     return bytes_eq_nocase(word(run, at), bytes_str(text));
 }
 
-enum { DIGITS_SAFE = 15 }; /* so many fit any kind of number, exactly */
+enum { DIGITS_SAFE = 15 }; /* any number type holds so many digits exactly */
 
 /* As Redis' string2ll: no spaces, no plus, no leading zeros. */
 static bool read_integer(struct bytes text, int64_t *out_number)
@@ -123,7 +123,7 @@ static bool read_double(struct bytes text, double *out_number)
     return end == room + text.len && !isnan(*out_number);
 }
 
-/* The key of the command. False: it has another kind, which was answered. */
+/* Finds the command's key. False: it has another kind, and WRONGTYPE was answered. */
 static bool key_of(struct command_run *run, enum value_kind kind, struct value **out_value)
 {
     *out_value = keyspace_find(run->keys, run->db, word(run, 1));
@@ -201,8 +201,8 @@ static void run_hgetall(struct command_run *run)
     }
 }
 
-/* Where a field is on the way of HSCAN: what is there from its beginning to its end is shown,
- * whatever comes and goes meanwhile. Another server has another way. */
+/* The position of a field in the order of HSCAN. It depends on the field only, so a scan returns
+   each field that exists from its begin to its end. Each server has its own order. */
 static uint64_t scan_place(const struct command_run *run, struct bytes field)
 {
     return (hash_seeded(field.at, field.len, run->keys->scans_down) >> 1) + 1;
@@ -214,7 +214,7 @@ static int compare_places(const void *a, const void *b)
     return left[0] < right[0] ? -1 : left[0] > right[0];
 }
 
-/* The next fields, whose cursor is the place of the last one before. */
+/* A cursor is the position of the last field returned. */
 static void run_hscan(struct command_run *run)
 {
     struct value *value;
@@ -298,7 +298,8 @@ static void run_hincrby(struct command_run *run)
     }
     value = need_key(run, value, VALUE_HASH);
     int len = snprintf(text, sizeof(text), "%lld", (long long)sum);
-    (void)hash_set(value, word(run, 2), bytes_of(text, (size_t)len)); /* old or new: the same */
+    (void)hash_set(value, word(run, 2),
+                   bytes_of(text, (size_t)len)); /* no matter whether it is new */
     run->dirty = true;
     resp_integer(run->out, sum);
 }
@@ -336,7 +337,7 @@ static void run_zadd(struct command_run *run)
         return;
     for (uint32_t i = from; i < run->count; i += 2) {
         size_t at = value ? zset_find(value, word(run, i + 1)) : SIZE_MAX;
-        (void)read_double(word(run, i), &score); /* it was good above */
+        (void)read_double(word(run, i), &score); /* it was checked above */
         if ((only_new && at != SIZE_MAX) || (only_old && at == SIZE_MAX))
             continue;
         if (at != SIZE_MAX &&
@@ -430,7 +431,7 @@ static bool read_lex_bound(struct bytes text, struct bound *out_bound)
     return true;
 }
 
-/* Does the item lie before the bound (side -1: it is the lower one) or behind it (1)? */
+/* Is the item before the lower bound (side -1), or behind the upper bound (1)? */
 static bool outside(const struct value_item *item, const struct bound *bound, bool by_lex, int side)
 {
     int order;
@@ -454,7 +455,7 @@ static bool read_bounds(struct command_run *run, bool by_lex, struct bound *low,
     return good;
 }
 
-/* The first place that is not before `low`: items lie in order of score, or all have one. */
+/* The first index that is not before `low`. By bytes, all scores must be equal. */
 static size_t first_inside(const struct value *value, const struct bound *low, bool by_lex)
 {
     size_t from = 0, to = value->count;
@@ -508,7 +509,7 @@ static void run_zlexcount(struct command_run *run)
     count_range(run, true);
 }
 
-/* LIMIT and WITHSCORES behind a range. False: an error was answered. */
+/* Reads LIMIT and WITHSCORES. False: an error was answered. */
 static bool read_limit(struct command_run *run, int64_t *skip, int64_t *most, bool *scores)
 {
     uint32_t at = 4;
@@ -572,7 +573,7 @@ static void run_zrangebyscore(struct command_run *run)
     show_range(run, false);
 }
 
-/* From the highest down: its bounds come in that order. */
+/* A range from the highest down; its bounds are given in that order. */
 static void reverse_range(struct command_run *run, bool lex)
 {
     struct value *value;

@@ -1,6 +1,6 @@
 /*
- * Redis' commands on keys, as the Redis engine and its scripts use them: words in, RESP out, with
- * Redis 7.0's own types and errors. No connection, no clock: see sim/redis/server.h.
+ * Redis' commands on keys, as far as the Redis engine and its scripts use them: words in, RESP out,
+ * with the types and errors of Redis 7.0. Connections and the clock are in sim/redis/server.h.
  */
 #ifndef LATERD_SIM_REDIS_COMMANDS_H
 #define LATERD_SIM_REDIS_COMMANDS_H
@@ -10,14 +10,14 @@
 enum command_flags {
     COMMAND_WRITE = 1,       /* changes keys */
     COMMAND_DENY_OOM = 2,    /* refused when memory is full */
-    COMMAND_LOADING = 4,     /* answered while the data is being loaded */
-    COMMAND_NO_SCRIPT = 8,   /* not for scripts */
-    COMMAND_NO_AUTH = 16,    /* answered before a password was given */
-    COMMAND_SUBSCRIBER = 32, /* answered in a connection that has subscribed */
+    COMMAND_LOADING = 4,     /* allowed while the data is being loaded */
+    COMMAND_NO_SCRIPT = 8,   /* refused in scripts */
+    COMMAND_NO_AUTH = 16,    /* allowed before a password was given */
+    COMMAND_SUBSCRIBER = 32, /* allowed on a connection that has subscribed */
     COMMAND_CHANNELS = 64    /* its keys are sharded channels */
 };
 
-/* One command that is carried out. */
+/* The execution of one command. */
 struct command_run {
     struct keyspace *keys;
     unsigned db;
@@ -25,19 +25,19 @@ struct command_run {
     const struct bytes *words;
     uint32_t count;
     struct buf *out; /* RESP is appended */
-    bool dirty;      /* it changed something, and goes to replicas */
-    void *owner;     /* of the server's own commands */
+    bool dirty;      /* it changed something, so replicas must execute it */
+    void *owner;     /* context of the server's own commands */
 };
 
 struct command {
-    const char *name;        /* in small letters */
-    int arity;               /* words; negative: at least so many */
-    unsigned flags;          /* of command_flags */
-    int first_key, last_key; /* words that are keys, 0: none; EVAL and EVALSHA have their own way */
+    const char *name;        /* in lower case */
+    int arity;               /* number of words; negative: at least so many */
+    unsigned flags;          /* enum command_flags */
+    int first_key, last_key; /* words that are keys, 0: none; not for EVAL and EVALSHA */
     void (*run)(struct command_run *run);
 };
 
-/* NULL: no such command on keys. Letters compare without case. */
+/* NULL: there is no such command on keys. The name's case does not matter. */
 const struct command *command_find(struct bytes name);
 
 /* ---- RESP ---- */
@@ -52,8 +52,8 @@ void resp_double(struct buf *out, double number);
 
 enum { DOUBLE_TEXT_BYTES = 32 };
 
-/* As Redis writes it: %.17g. Whole numbers, which most are, are written faster. The text is in
- * `room`. */
+/* Formats a number as Redis does: %.17g. Whole numbers have a faster path. The text is in `room`.
+ */
 struct bytes double_text(double number, char room[DOUBLE_TEXT_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Owns the Lua state. The script that runs is `running`: scripts do not nest.
+ * Owns the Lua state. `running`: a script runs; scripts do not nest.
  */
 #include "sim/redis/lua_run.h"
 
@@ -61,12 +61,12 @@ static void push_field(lua_State *lua, const char *name, struct bytes text)
     lua_setfield(lua, -2, name);
 }
 
-/* Pushes the answer at the beginning of `in`, which then begins behind it. */
+/* Pushes the first answer of `in`, and removes it from `in`. */
 static void push_reply(lua_State *lua, struct bytes *in)
 {
     struct bytes line;
     char kind = in->at[0];
-    (void)take_line(in, &line); /* we wrote it ourselves */
+    (void)take_line(in, &line); /* the simulation wrote it */
     state.work++;
     long long number = kind == '+' || kind == '-' ? 0 : number_of(line);
     luaL_checkstack(lua, 8, "an answer is too deep");
@@ -93,7 +93,7 @@ static void push_reply(lua_State *lua, struct bytes *in)
 
 /* ---- redis.* ---- */
 
-/* As Redis' luaRaiseError: a table, to which the error handler adds where it was. */
+/* As Redis' luaRaiseError: raises a table, to which the error handler adds the line. */
 static int raise_text(lua_State *lua, const char *text)
 {
     push_field(lua, "err", bytes_str(text));
@@ -201,7 +201,7 @@ static void forbid_globals(lua_State *lua)
     lua_pop(lua, 1);
 }
 
-static void set_global(lua_State *lua, const char *name) /* to what is on the stack's top */
+static void set_global(lua_State *lua, const char *name) /* pops its value */
 {
     lua_pushstring(lua, name);
     lua_insert(lua, -2);
@@ -228,7 +228,7 @@ struct spare {
 
 static struct {
     struct spare *spare[SMALL_BYTES / GRAIN_BYTES + 1]; /* by size, in grains */
-    char *at;                                           /* what is left of a chunk */
+    char *at;                                           /* the unused rest of a chunk */
     size_t left;
 } pool;
 
@@ -259,8 +259,8 @@ static void give(void *at, size_t bytes)
     }
 }
 
-/* Half of what a script does is to make small things and to drop them: these are kept for the next
-   of their size, for as long as the process lives. */
+/* Half of a script's work is to allocate and free small objects. So freed ones are kept for the
+   next object of their size, until the process ends. */
 static void *allocate(void *user, void *old, size_t old_bytes, size_t bytes)
 {
     (void)user;
@@ -278,7 +278,7 @@ static void *allocate(void *user, void *old, size_t old_bytes, size_t bytes)
 
 /* ---- the state ---- */
 
-/* Redis 7.0's own error handler, word for word but for its name. */
+/* The error handler of Redis 7.0; only its name differs. */
 static const char ERROR_HANDLER[] = "local dbg = debug\n"
                                     "return function(err)\n"
                                     "  local i = dbg.getinfo(2,'nSl')\n"
@@ -384,7 +384,7 @@ static bool add_named(lua_State *lua, const char *name, char mark, struct buf *o
     return there;
 }
 
-/* What is on top of the stack; pops it. */
+/* Appends the value on top of the stack as RESP, and pops it. */
 static void add_value(lua_State *lua, struct buf *out)
 {
     size_t len;
@@ -416,7 +416,7 @@ static void add_value(lua_State *lua, struct buf *out)
     lua_pop(lua, 1);
 }
 
-/* The error is a table: Redis says what, which script, and where. */
+/* The error is a table; Redis' text has the error, the script and the line. */
 static void add_failure(lua_State *lua, uint32_t script, struct buf *out)
 {
     lua_getfield(lua, -1, "err");

@@ -1,11 +1,11 @@
 /*
- * Redis' scripts under the same Lua (5.1) that Redis embeds: the text as it is, with
- * redis.call, pcall, error_reply, status_reply, sha1hex and the library `struct`; numbers, strings
- * and errors go both ways as in Redis 7.0. Other libraries of Redis' (cjson, bit, cmsgpack) no
- * script of ours uses.
+ * Runs scripts for Redis, unchanged, under the Lua version that Redis embeds (5.1), with
+ * redis.call, pcall, error_reply, status_reply, sha1hex and the library `struct`. Numbers, strings
+ * and errors are converted in both directions as in Redis 7.0. Redis' other libraries (cjson, bit,
+ * cmsgpack) are missing, because no script of ours uses them.
  *
- * One Lua state for the whole process, since a script may keep nothing in it: globals are
- * forbidden, as Redis forbids them. So a text is compiled once, however many servers load it. One
+ * One Lua state for the whole process: a script cannot keep anything in it, because globals are
+ * forbidden, as in Redis. So a text is compiled once, no matter how many servers load it. One
  * thread.
  */
 #ifndef LATERD_SIM_REDIS_LUA_RUN_H
@@ -21,16 +21,16 @@ struct sim_lua_words {
     uint32_t count;
 };
 
-/* What a script calls. */
+/* The callback for a script's commands. */
 struct sim_lua_host {
-    /* redis.call: appends the command's answer, in RESP. The words live until it returns. */
+    /* redis.call: appends the command's answer, in RESP. The words are valid until it returns. */
     void (*call)(struct sim_lua_host *host, struct sim_lua_words words, struct buf *out);
 };
 
-/* Compiles the text, if it was not yet. ERR_INVALID: an error was appended to out_error, in RESP.
- */
+/* Compiles the text, unless it was compiled before. ERR_INVALID: an error was appended to
+   out_error, in RESP. */
 enum err sim_lua_load(struct bytes text, uint32_t *out_script, struct buf *out_error) MUST_USE;
-/* Its digits, not NUL-terminated. */
+/* The script's digest in hex digits, not NUL-terminated. */
 const char *sim_lua_sha(uint32_t script);
 /* UINT32_MAX: no script of any server has this digest. */
 uint32_t sim_lua_find(struct bytes sha);
@@ -38,13 +38,13 @@ uint32_t sim_lua_find(struct bytes sha);
 void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_words arguments,
                  struct sim_lua_host *host, struct buf *out);
 
-/* What the last script did, as far as that grows with data: the words of its commands, and the
- * parts of their answers. */
+/* The work of the last script that grows with data: the number of words of its commands, and of
+   parts of their answers. */
 uint64_t sim_lua_work(void);
-/* And the bytes of these answers. */
+/* The bytes of these answers. */
 uint64_t sim_lua_bytes(void);
 
-/* Of all scripts, on all servers, since the caller zeroed it. */
+/* Totals of all scripts, on all servers, since the caller zeroed it. */
 struct sim_lua_ledger {
     uint64_t runs;
     uint64_t most_work, most_bytes; /* of one run; see sim_lua_work, sim_lua_bytes */

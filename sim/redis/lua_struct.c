@@ -66,14 +66,14 @@ static int lua_pack(lua_State *lua)
     struct item item;
     luaL_Buffer out;
     int argument = 2;
-    lua_pushnil(lua); /* between the arguments and what the buffer needs */
+    lua_pushnil(lua); /* separates the arguments from the buffer's values */
     luaL_buffinit(lua, &out);
     while ((item = next_item(lua, &format)).kind) {
         if (item.kind == 'c') {
             size_t len;
             const char *text = luaL_checklstring(lua, argument, &len);
             size_t width = item.width ? item.width : len;
-            luaL_argcheck(lua, len >= width, argument + 1, "string too short"); /* as it has it */
+            luaL_argcheck(lua, len >= width, argument + 1, "string too short"); /* as in Redis */
             luaL_addlstring(&out, text, width);
         } else {
             char bytes[WIDTH_MAX];

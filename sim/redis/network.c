@@ -1,5 +1,6 @@
 /*
- * Invariant: a connection of a host has one of its server, until either side has closed it.
+ * Invariant: each connection of a host belongs to one of its server, until either side has closed
+ * it.
  */
 #include "sim/redis/network.h"
 
@@ -24,10 +25,10 @@ struct network_conn {
 struct sim_network {
     struct sim_clock clock; /* the true time */
     struct sim_net *net;
-    struct sim_random random; /* of daemons: see __wrap_getrandom */
+    struct sim_random random; /* random bytes for daemons: see __wrap_getrandom() */
     struct server_host hosts[SIM_NETWORK_SERVERS];
     unsigned host_count;
-    struct sim_loop *loops[SIM_NETWORK_DAEMONS]; /* NULL: it does not live */
+    struct sim_loop *loops[SIM_NETWORK_DAEMONS]; /* NULL: it does not run */
     enum sim_cut cut[SIM_NETWORK_DAEMONS][SIM_NETWORK_SERVERS];
     struct list conns; // network_conn::place
 };
@@ -50,7 +51,7 @@ static void conn_free(struct network_conn *one)
     mem_free(one);
 }
 
-/* What servers have to say is on its way. */
+/* Puts the servers' output into transit. */
 static void collect(struct sim_network *network)
 {
     for (struct list *node = network->conns.next; node != &network->conns; node = node->next) {
@@ -158,7 +159,7 @@ void sim_network_end(struct sim_network *network, unsigned daemon)
 
 ssize_t __wrap_getrandom(void *at, size_t len, unsigned flags);
 
-/* What a daemon takes for random is made of the seed: the linker has it call this. */
+/* Random bytes for daemons come from the seed: the linker replaces getrandom() by this. */
 ssize_t __wrap_getrandom(void *at, size_t len, unsigned flags)
 {
     (void)flags;

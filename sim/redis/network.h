@@ -1,10 +1,10 @@
 /*
  * Simulated Redis servers as hosts of the simulated network (sim/loop.h), and the faults between
- * them and daemons: bytes that take a while, are cut off anywhere, or wait while a path is cut. One
- * seed, one life.
+ * them and daemons: bytes arrive late, are cut off anywhere, or wait while a path is cut. The same
+ * seed gives the same run.
  *
- * A daemon is whatever has a loop of this network; it lives as long as that loop. Paths are cut by
- * the daemon's number, and stay so when another life of it begins.
+ * A daemon is anything that has a loop of this network; it runs as long as that loop exists. Cuts
+ * belong to the daemon's number, so they persist when it is started again.
  *
  * One network at a time, one thread.
  */
@@ -22,7 +22,7 @@ struct sim_network_options {
     uint64_t seed;
     int64_t latency_us; /* one way takes up to so long */
     struct sim_faults faults;
-    bool split; /* bytes come piece by piece */
+    bool split; /* bytes arrive piece by piece */
 };
 
 struct sim_network *sim_network_new(const struct sim_network_options *options, int64_t now_us);
@@ -30,24 +30,24 @@ void sim_network_free(struct sim_network *network); /* all daemons have ended */
 void sim_network_faults(struct sim_network *network, const struct sim_faults *faults);
 void sim_network_add(struct sim_network *network, struct sim_redis *server);
 
-/* A life of the daemon begins. `clock`: what it takes for the time. */
+/* Starts the daemon. `clock`: the time that it sees. */
 struct loop *sim_network_start(struct sim_network *network, unsigned daemon, struct clock *clock);
-/* It ends: what it has sent may still arrive, and nobody hears the answers. */
+/* Ends it: what it has sent may still arrive, but the answers are lost. */
 void sim_network_end(struct sim_network *network, unsigned daemon);
 
-/* Bytes between these two wait, or only those to the daemon; connections in the making time out. */
+/* Bytes between these two wait, or only those to the daemon. New connections time out. */
 void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server,
                      enum sim_cut cut);
-/* Nobody listens there: connections end, new ones are refused. */
+/* The server does not listen: its connections end, new ones are refused. */
 void sim_network_down(struct sim_network *network, unsigned server, bool down);
-/* All connections between these two end, with what is on the way. */
+/* Ends all connections between these two; bytes in transit are lost. */
 void sim_network_reset(struct sim_network *network, unsigned daemon, unsigned server);
 
-/* Delivers to servers what is due. */
+/* Delivers to servers what has arrived by then. */
 void sim_network_run(struct sim_network *network, int64_t now_us);
-/* When that is wanted next. */
+/* When to call sim_network_run() next. */
 int64_t sim_network_next_us(const struct sim_network *network);
-/* When the daemon has something to read, or a connection that was made or refused. */
+/* When the daemon has bytes to read, or a connection that was opened or refused. */
 int64_t sim_network_daemon_us(const struct sim_network *network, unsigned daemon);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The log: entries of a length (4 bytes), a database (1), and words, each with its length (4).
+ * The log consists of entries: length (4 bytes), database (1), and words, each with its length (4).
  */
 #include "base/check.h"
 #include "base/codec.h"
@@ -45,7 +45,7 @@ void log_mark(struct sim_redis *redis)
         add_mark(redis, (struct log_mark){.end = redis->log.len, .at_us = redis->now_us});
 }
 
-/* ---- reading it ---- */
+/* ---- reading the log ---- */
 
 static void apply_words(struct sim_redis *redis, unsigned db, const struct bytes *words,
                         uint32_t count, bool live)
@@ -61,13 +61,15 @@ static void apply_words(struct sim_redis *redis, unsigned db, const struct bytes
     nowhere.len = 0;
     if (command)
         command->run(&run);
-    else if (live && bytes_eq_nocase(words[0], BYTES("spublish"))) /* however many there are */
+    else if (live &&
+             bytes_eq_nocase(words[0],
+                             BYTES("spublish"))) /* a sharded message; the count is not needed */
         (void)sim_redis_spublish(redis, words[1], words[2]);
     else if (live)
         (void)sim_redis_publish(redis, words[1], words[2]);
 }
 
-/* Carries out the log's entries of [from, to). */
+/* Executes the log's entries in [from, to). */
 static void apply(struct sim_redis *redis, size_t from, size_t to, bool live)
 {
     static struct bytes words[WORDS_MAX];
@@ -93,7 +95,7 @@ static size_t marked_end(const struct sim_redis *redis)
     return redis->mark_count ? redis->marks[redis->mark_count - 1].end : 0;
 }
 
-/* Drops what lies behind the mark, and makes the keys again. */
+/* Drops the log behind the first `marks` marks, and rebuilds the keys from the rest. */
 static void cut_log(struct sim_redis *redis, size_t marks)
 {
     redis->mark_count = marks;
@@ -106,7 +108,7 @@ static void cut_log(struct sim_redis *redis, size_t marks)
 
 /* ---- replicas ---- */
 
-/* Marks that both have. */
+/* The number of marks that both logs have in common. */
 static size_t common_marks(const struct sim_redis *redis, const struct sim_redis *master)
 {
     size_t common = 0;
@@ -188,7 +190,7 @@ void sim_redis_follow(struct sim_redis *redis, struct sim_redis *master)
     if (!master)
         return;
     CHECK(master != redis && master->replica_count < SIM_REDIS_REPLICAS_MAX);
-    while (master->master) /* it has been given up as well */
+    while (master->master) /* it became a replica, too */
         master = master->master;
     CHECK(master != redis);
     master->replicas[master->replica_count++] = redis;
@@ -198,7 +200,7 @@ void sim_redis_follow(struct sim_redis *redis, struct sim_redis *master)
         cut_log(redis, common);
 }
 
-/* ---- ends ---- */
+/* ---- saving and restarting ---- */
 
 void sim_redis_save(struct sim_redis *redis)
 {
@@ -216,7 +218,7 @@ void sim_redis_restart(struct sim_redis *redis, enum sim_redis_kept kept)
     while (kept == SIM_REDIS_KEEPS_SAVED && marks > 0 && redis->marks[marks - 1].end > redis->saved)
         marks--;
     cut_log(redis, marks);
-    /* Its replicas take over what it has. */
+    /* Its replicas drop what it has lost. */
     for (unsigned i = 0; i < redis->replica_count; i++) {
         struct sim_redis *replica = redis->replicas[i];
         size_t common = common_marks(replica, redis);

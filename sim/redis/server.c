@@ -1,5 +1,5 @@
 /*
- * Connections, the order in which Redis decides whether a command may run, and scripts.
+ * Connections, the checks before a command runs (in Redis' order), and scripts.
  */
 #include "sim/redis/server.h"
 
@@ -167,7 +167,7 @@ unsigned sim_redis_spublish(struct sim_redis *redis, struct bytes channel, struc
     return publish(redis, channel, message, true);
 }
 
-/* ---- may it run? ---- */
+/* ---- checks before a command ---- */
 
 static void lower(struct bytes word, char *room, size_t room_bytes)
 {
@@ -192,7 +192,7 @@ static const struct command *look_up(const struct sim_redis *redis, struct bytes
     return command || redis->options.sentinel ? command : command_find(name);
 }
 
-/* What was found for a name is kept: scripts call the same few commands again and again. */
+/* Caches commands by name, because scripts call the same few commands again and again. */
 static const struct command *find(const struct sim_redis *redis, struct bytes name)
 {
     enum { KEPT = 256, KEPT_BYTES = 16 };
@@ -224,7 +224,7 @@ static void add_unknown(const struct bytes *words, uint32_t count, struct buf *o
     buf_add_str(out, "\r\n");
 }
 
-/* Why a change must not be made now; NULL: it may. */
+/* The error for a command that writes; NULL: it may run. */
 static const char *write_refused(const struct sim_redis *redis)
 {
     if (redis->settings.cannot_save && !redis->master)
@@ -234,7 +234,7 @@ static const char *write_refused(const struct sim_redis *redis)
     return redis->master ? READ_ONLY : NULL;
 }
 
-/* The keys of the command in `words`: where they begin and how many. */
+/* Returns how many of `words` are keys; *out_first: the index of the first. */
 static uint32_t keys_of(const struct command *command, const struct bytes *words, uint32_t count,
                         uint32_t *out_first)
 {
@@ -250,7 +250,7 @@ static uint32_t keys_of(const struct command *command, const struct bytes *words
     return command->last_key < 0 ? count - 1 : 1;
 }
 
-/* NULL: it may run. What has no fixed text is appended to `out`, and is the empty text then. */
+/* The error for the command; NULL: it may run. "": the error was appended to `out`. */
 static const char *refused(const struct sim_redis_conn *conn, const struct command *command,
                            const struct bytes *words, uint32_t count, struct buf *out)
 {
@@ -341,7 +341,7 @@ static void take_command(struct sim_redis_conn *conn, const struct bytes *words,
 
 /* ---- bytes in ---- */
 
-/* "*3\r\n" or "$5\r\n" at the beginning of `in`, which then begins behind it. */
+/* Parses "*3\r\n" or "$5\r\n" at the beginning of `in`, and removes it. */
 enum taken { TAKEN, MISSING, NONSENSE };
 
 static enum taken take_count(struct bytes *in, char mark, uint64_t *out_count)
@@ -451,11 +451,11 @@ int64_t sim_redis_next_us(const struct sim_redis *redis)
 struct script_run {
     struct sim_lua_host host;
     struct sim_redis_conn *conn;
-    bool full; /* when it began: Redis looks once */
+    bool full; /* memory was full at the script's begin: Redis checks only then */
     bool written;
 };
 
-/* As scriptCall() of Redis 7.0 decides. */
+/* The same checks as in scriptCall() of Redis 7.0. */
 static const char *script_refused(const struct script_run *script, const struct command *command)
 {
     const struct sim_redis *redis = script->conn->redis;
@@ -474,7 +474,7 @@ static const char *script_refused(const struct script_run *script, const struct 
     return script->full && (command->flags & COMMAND_DENY_OOM) ? OOM : NULL;
 }
 
-/* As scriptVerifyClusterState() decides: the script need not have named them. */
+/* The same check as in scriptVerifyClusterState(): also of keys that the script did not declare. */
 static bool has_keys(const struct sim_redis_conn *conn, const struct command *command,
                      struct sim_lua_words words)
 {

@@ -1,5 +1,5 @@
 /*
- * The commands of a server and of a sentinel that are not about keys.
+ * The commands of a server and of a sentinel that do not work on keys.
  */
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static bool is_word(const struct command_run *run, uint32_t at, const char *text
     return at < run->count && bytes_eq_nocase(run->words[at], bytes_str(text));
 }
 
-/* ---- who we are ---- */
+/* ---- the connection ---- */
 
 static void run_auth(struct command_run *run)
 {
@@ -72,7 +72,7 @@ static void run_ping(struct command_run *run)
     }
 }
 
-/* ---- what the server is ---- */
+/* ---- the server's role and INFO ---- */
 
 static void add_replica(struct buf *out, const struct sim_redis *replica)
 {
@@ -190,7 +190,7 @@ static void run_publish(struct command_run *run)
     if (redis->cluster)
         cluster_publish(redis, run->words[1], run->words[2]);
     else
-        run->dirty = redis->replica_count > 0; /* replicas hear it as well */
+        run->dirty = redis->replica_count > 0; /* replicas publish it, too */
     resp_integer(run->out, heard);
 }
 
@@ -326,7 +326,7 @@ void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *m
     buf_fini(&message);
 }
 
-/* ---- all of them ---- */
+/* ---- the table of commands ---- */
 
 enum {
     LOADS = COMMAND_LOADING,

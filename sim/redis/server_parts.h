@@ -1,7 +1,7 @@
 /*
- * What the files of the simulated server share, and nobody else: server.c has connections and
- * decides whether a command may run, server_commands.c has the server's own commands,
- * replication.c its log, cluster.c the slots.
+ * Internals that the files of the simulated server share: server.c has the connections and decides
+ * whether a command may run, server_commands.c has the server's own commands, replication.c its
+ * log, cluster.c the slots. Others do not include this.
  */
 #ifndef LATERD_SIM_REDIS_SERVER_PARTS_H
 #define LATERD_SIM_REDIS_SERVER_PARTS_H
@@ -21,29 +21,28 @@ struct sim_channel {
 
 struct log_mark {
     size_t end;    /* in the log */
-    int64_t at_us; /* the world's time */
+    int64_t at_us; /* the true time */
 };
 
 struct sim_redis {
     struct sim_redis_options options;
     struct sim_redis_settings settings;
-    int64_t now_us; /* the world's */
+    int64_t now_us; /* the true time */
     struct keyspace keys;
     bool known[LUA_SCRIPTS_MAX]; /* scripts that were loaded */
     struct list conns;           // sim_redis_conn::place
-    uint64_t messages;           /* sent to who hears notices, ever */
+    uint64_t messages;           /* total of published messages that were sent to subscribers */
     struct buf log;
     struct log_mark *marks;
     size_t mark_count, mark_cap;
     size_t saved;             /* of the log */
-    struct sim_redis *master; /* NULL: it is one */
-    size_t applied;           /* of a replica: marks of its own log that it took */
+    struct sim_redis *master; /* NULL: this server is a master */
     struct sim_redis *replicas[SIM_REDIS_REPLICAS_MAX];
     unsigned replica_count;
-    unsigned starts;             /* but for the first */
+    unsigned starts;             /* restarts */
     unsigned promotions;         /* how often it became a master: each begins a new history */
     struct sim_cluster *cluster; /* NULL: none */
-    char master_host[64];        /* of a sentinel: whom it names; empty: nobody */
+    char master_host[64];        /* of a sentinel: the master that it reports; empty: none */
     uint16_t master_port;
 };
 
@@ -59,10 +58,10 @@ struct sim_redis_conn {
     /* WAIT: */
     bool blocked;
     int64_t wanted;
-    int64_t until_us; /* INT64_MAX: without end */
+    int64_t until_us; /* INT64_MAX: no limit */
 };
 
-/* One that runs, for the server's own commands. */
+/* The context of the server's own commands. */
 struct server_run {
     struct sim_redis_conn *conn;
     bool scripted; /* a script called it */
@@ -70,24 +69,25 @@ struct server_run {
 
 /* ---- server_commands.c ---- */
 
-/* NULL: no such command of this kind of server. */
+/* NULL: this kind of server does not have the command. */
 const struct command *server_command(const struct sim_redis *redis, struct bytes name);
 
 /* ---- server.c ---- */
 
 bool is_subscribed(const struct sim_redis_conn *conn, struct bytes channel, bool sharded);
-/* As after SUNSUBSCRIBE; the client is told. `place`: of the connection's channels. */
+/* Unsubscribes, and notifies the client as after SUNSUBSCRIBE. `place`: index in the connection's
+   channels. */
 void take_channel(struct sim_redis_conn *conn, unsigned place);
 void answer_wait(struct sim_redis_conn *conn);
-/* How many keys are named, of EVAL and EVALSHA. False: an error was answered. */
+/* The number of keys that EVAL or EVALSHA declares. False: an error was answered. */
 bool script_keys(struct command_run *run, uint32_t *out_count);
-/* EVAL and EVALSHA, whose script is known. */
+/* EVAL and EVALSHA of a known script. */
 void run_script(struct command_run *run, uint32_t script);
 
 /* ---- replication.c ---- */
 
 void log_add(struct sim_redis *redis, unsigned db, const struct bytes *words, uint32_t count);
-/* A command or script is over: what was added since the last mark belongs together. */
+/* Ends a command or script: everything added since the last mark is applied together. */
 void log_mark(struct sim_redis *redis);
 int64_t replicas_with(const struct sim_redis *redis, size_t end);
 void replica_take(struct sim_redis *redis);
@@ -96,7 +96,7 @@ void replica_leave(struct sim_redis *redis);
 
 /* ---- cluster.c ---- */
 
-/* May this server answer for these keys? Else appends the error to `out`. */
+/* May this server execute a command with these keys? If not, appends the error to `out`. */
 bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys, uint32_t count,
                     struct buf *out);
 /* The same for the channels of SSUBSCRIBE and SPUBLISH, which do not move key by key. */

@@ -69,7 +69,7 @@ static int compare_key(const struct value *value, unsigned db, struct bytes name
     return bytes_cmp(value->name, name);
 }
 
-/* The first that does not come before it. */
+/* The index of the first key that is not before this one. */
 static size_t key_place(const struct keyspace *keys, unsigned db, struct bytes name)
 {
     size_t low = 0, high = keys->count;

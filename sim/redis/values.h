@@ -1,9 +1,9 @@
 /*
  * The values of the simulated Redis: hashes, sorted sets and strings under keys, in numbered
- * databases. All are sorted arrays: a simulated queue is small, and the order is always the same.
+ * databases. All are sorted arrays: a simulated queue is small, and the order is deterministic.
  *
- * A hash is sorted by member; a sorted set by score, then by member, as Redis has it. A key whose
- * last member goes away goes too. One thread.
+ * A hash is sorted by member; a sorted set by score, then by member, as in Redis. A key is removed
+ * with its last member. One thread.
  */
 #ifndef LATERD_SIM_REDIS_VALUES_H
 #define LATERD_SIM_REDIS_VALUES_H
@@ -30,13 +30,13 @@ struct value {
 struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
-    bool scans_down; /* HSCAN: a cursor of another server's means something else here */
+    bool scans_down; /* HSCAN uses another order, so cursors of other servers are not valid here */
 };
 
 /* A zeroed keyspace is empty and valid. */
 void keyspace_clear(struct keyspace *keys);
 struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct bytes name);
-/* The key must not be there. */
+/* The key must not exist. */
 struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
                            enum value_kind kind);
 void keyspace_drop(struct keyspace *keys, struct value *value);
@@ -49,7 +49,7 @@ struct buf *hash_get(const struct value *value, struct bytes field);
 bool hash_set(struct value *value, struct bytes field, struct bytes content);
 bool hash_remove(struct value *value, struct bytes field);
 
-/* The place of the member, or SIZE_MAX. Linear. */
+/* The index of the member, or SIZE_MAX. O(members). */
 size_t zset_find(const struct value *value, struct bytes member);
 /* Adds the member or changes its score. True: the member is new. */
 bool zset_set(struct value *value, struct bytes member, double score);

@@ -5,7 +5,10 @@
 #include "base/check.h"
 #include "core/core_internal.h"
 
-enum { COMMAND_NS = 600, BODY_BYTES_PER_NS = 4 }; /* work for a command and for keeping a body */
+enum {
+    COMMAND_NS = 600,
+    BODY_BYTES_PER_NS = 4
+}; /* estimated work of a command, and of storing a body */
 
 /* ---- push ---- */
 
@@ -13,7 +16,7 @@ static enum err check_push(const struct cmd_push *push)
 {
     struct job_ref ref;
     if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
-        return ERR_INVALID; /* too long, or a name that the server may give to another job */
+        return ERR_INVALID; /* too long, or a name that the server may use for another job */
     if (push->content_type.len > CONTENT_TYPE_MAX || push->retry_count > RETRY_STEPS_MAX ||
         push->body.len > UINT32_MAX || push->properties.len > JOB_PROPERTIES_MAX ||
         push->ttr_us < 1)
@@ -116,7 +119,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
 
 /* ---- one job ---- */
 
-/* Is it allowed on a job in this state, with this lease (0: none given)? */
+/* Is the command allowed on a job in this state, with this lease (0: none)? */
 static enum err check(const struct core *core, const struct job *job, const struct cmd *cmd)
 {
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
@@ -144,7 +147,7 @@ bool core_allows(const struct core *core, const struct cmd *cmd)
     return number != POOL_NONE && check(core, core_job(core, number), cmd) == OK;
 }
 
-/* Finish and delete: the reply shows the job as it last was. */
+/* Finish and delete: the reply shows the job as it was before. */
 static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *ctx,
                     void (*retire)(struct core *, uint32_t, enum event_end))
 {
@@ -271,7 +274,8 @@ static void rewrite(struct core *core, uint32_t number, const struct cmd_job *cm
     job->body_kind = cmd->body_kind;
     job->content_type_len = (uint8_t)cmd->content_type.len;
     job->body_len = (uint32_t)cmd->body.len;
-    CHECK(job->has_properties == (cmd->properties.len > 0)); /* the engine gives the job's own */
+    CHECK(job->has_properties ==
+          (cmd->properties.len > 0)); /* the engine has set cmd->properties to the job's own */
     core_emit_job(core, job, &(struct job_content){cmd->content_type, cmd->body, cmd->properties},
                   PROMISED);
 }

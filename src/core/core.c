@@ -1,5 +1,5 @@
 /*
- * The core's own life, its ticks, and when it wants the next one.
+ * Creation and end of the core, its ticks, and when the next tick must run.
  */
 #include "core/core.h"
 
@@ -9,11 +9,11 @@
 
 _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the wheel can hold");
 
-/* Work for one step of a wheel, a job that is not in the processor's cache. */
+/* Estimated work of one step of a wheel, for a job that is not in the processor's cache. */
 enum {
     DELAY_STEP_NS = 1200,
     LEASE_STEP_NS = 2000,
-    HUNGRY_US = 10 * 1000, /* between checks for memory for far jobs that are waited for */
+    HUNGRY_US = 10 * 1000, /* between checks for memory for far jobs for which consumers wait */
 };
 
 static int64_t due_of(const void *ctx, const void *item)
@@ -154,7 +154,7 @@ static bool promote_due(struct core *core, uint32_t *budget)
         core_unlink_popped(core, job);
         if (core_depart_due(core, number))
             continue;
-        job->leaving = false; /* ready jobs go to other slices */
+        job->leaving = false; /* slices of ready jobs are separate */
         core_link(core, number, JOB_READY);
     }
 }
@@ -166,7 +166,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
         uint32_t number = wheel_pop(&core->leases, core->now_us, budget);
         if (number == POOL_NONE)
             return *budget == 0;
-        wheel_add(&core->leases, number); /* core_fail() lifts it off */
+        wheel_add(&core->leases, number); /* core_fail() removes it again */
         struct job *job = core_job(core, number);
         count_up(&job_rare_counts(&core->extras, job)->timeouts);
         topics_at(&core->topics, job->topic)->timeouts++;
@@ -176,7 +176,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
     }
 }
 
-/* Returns memory of ended jobs to the system, a little at a time. True: there is more. */
+/* Returns memory of ended jobs to the system, in small pieces. True: there is more. */
 static bool trim(struct core *core)
 {
     enum { JOB_CHUNKS = 4 }; /* of 100 KiB and up: the memory of some thousand jobs */
@@ -259,7 +259,7 @@ int64_t core_next_us(const struct core *core)
     int64_t next_us = list_empty(&core->walks) ? INT64_MAX : list_walks_next_us(core);
     int64_t hungry_us = time_add(core->now_us, HUNGRY_US);
     if (!list_empty(&core->topics.hungry) && hungry_us < next_us)
-        next_us = hungry_us; /* when there is memory again nobody may say so */
+        next_us = hungry_us; /* no event reports that memory is free again */
     for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
         int64_t wheel_us = wheel_next_us(wheels[i]);
         if (wheel_us < next_us)

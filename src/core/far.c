@@ -11,9 +11,9 @@
  * that was only read departs again to the place it came from, and a job that changes while its
  * slice is being written does not depart.
  *
- * A delayed job that comes from its slice and falls due while enough ready jobs are in memory is
- * far again at once, at the same place; but it is ready, whatever its record says. The index has
- * that in a bit of the place, which is half as far in a file as the index can tell, at most.
+ * A delayed job that was loaded from its slice and becomes due while enough ready jobs are in
+ * memory is far again at once, at the same place. It is ready then, though its record has the state
+ * delayed. The index has this in one bit of the place, so the offset in a file has one bit less.
  */
 #include <string.h>
 
@@ -28,10 +28,11 @@ enum {
 };
 
 /*
- * Numbers are ours: they are only spread (the finalizer of Murmur 3). Jobs of neighbouring numbers
- * become far at about the same time, so those of one group share a shard of the index: its lines
- * and pages stay in the processor's cache meanwhile, and groups that follow each other are spread
- * evenly over the shards (by the golden ratio). On disk in the image of far jobs.
+ * The server makes the numbers, so the hash needs no key (finalizer of Murmur 3). Jobs of
+ * neighbouring numbers become far at about the same time, so those of one group share a shard of
+ * the index: its lines and pages stay in the processor's cache meanwhile, and groups that follow
+ * each other are spread evenly over the shards (by the golden ratio). On disk in the image of far
+ * jobs.
  */
 static uint64_t hash_seq(uint64_t seq)
 {
@@ -45,7 +46,7 @@ static uint64_t hash_seq(uint64_t seq)
 
 #define IS_READY (FAR_OFFSET_END / 2)
 
-enum { PAIRS_AT_ONCE = 128 }; /* given to the index, when a store is opened */
+enum { PAIRS_AT_ONCE = 128 }; /* added to the index in one call, when a store is opened */
 
 /* The job's value in the index. */
 static uint64_t place_of(const struct far_job *job)
@@ -58,7 +59,7 @@ static bool add_places(struct core *core, const struct far_job *job)
     uint64_t place = place_of(job);
     if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
         return false;
-    /* The index accepted this place a moment ago, so it fails only if the pair exists already. */
+    /* The index has just accepted this place, so it fails only if the pair exists already. */
     if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
         (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
         return false;
@@ -84,7 +85,7 @@ void core_count_far(struct core *core, struct topic *topic, const struct far_cou
     topics_relist(&core->topics, topic);
 }
 
-/* Counts the job; `by` UINT64_MAX: no more. */
+/* Adds `by` to the counts of far jobs; UINT64_MAX subtracts one. */
 static void count_one(struct core *core, struct topic *topic, const struct far_job *job,
                       uint64_t by)
 {
@@ -96,7 +97,7 @@ static void count_one(struct core *core, struct topic *topic, const struct far_j
                                        .urgent = urgent ? by : 0});
 }
 
-/* False: it is not far. */
+/* Removes the job from the index and the counts. False: it is not far. */
 static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
@@ -106,7 +107,7 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
         !far_index_remove(places, hash_seq(job->seq), place))
         return false;
     if (job->id_hash)
-        (void)far_index_remove(places, job->id_hash, place); /* it is there */
+        (void)far_index_remove(places, job->id_hash, place); /* it exists */
     count_one(core, topic, job, UINT64_MAX);
     return true;
 }
@@ -122,9 +123,9 @@ static uint64_t in_memory(const struct core *core, enum job_state state)
 }
 
 /*
- * Of more ready jobs in memory than are to stay, each topic keeps its share, those in front. A heap
- * that was filled in order has them at its first places; else that is an estimate, and costs a
- * read.
+ * With more ready jobs in memory than should stay, each topic keeps its share of them: the first
+ * ones in order. If a heap was filled in order, these are at its first places. Otherwise the place
+ * is only an estimate, and a wrong choice costs a read later.
  */
 static bool is_behind_front(const struct core *core, const struct job *job)
 {
@@ -171,7 +172,7 @@ static void fetch_job(const struct core *core, uint32_t number)
     size_t size_bytes = pool_bytes_of(&core->jobs, number);
     for (size_t at = 0; at < size_bytes; at += LINE)
         __builtin_prefetch(job + at, 1);
-    __builtin_prefetch(job + size_bytes - 1, 1); /* jobs do not begin where lines do */
+    __builtin_prefetch(job + size_bytes - 1, 1); /* jobs are not aligned to cache lines */
 }
 
 /* Prefetches what core_depart() changes besides the job itself. */
@@ -189,7 +190,7 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
 }
 
-/* In steps, each for all jobs: one step loads the addresses that the next one prefetches. */
+/* In steps, each for all jobs: each step loads the addresses that the next step prefetches. */
 void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
 {
     uint32_t numbers[CORE_SOON_MAX];
@@ -218,7 +219,7 @@ static struct far_job far_job_of(const struct core *core, const struct job *job,
     };
 }
 
-/* A ready job departs to a new place, or has become ready where it is. */
+/* For a ready job that departs to a new place, or that became ready at its place. */
 static void add_entry(struct topic *topic, const struct far_job *job)
 {
     far_ready_add(&topic->far_ready, &(struct far_ready_entry){.priority = job->priority,
@@ -227,7 +228,7 @@ static void add_entry(struct topic *topic, const struct far_job *job)
                                                                .where = job->where});
 }
 
-/* As if it were in this state, and where its record is. */
+/* The job as a far job in this state, at the place of its record. */
 static struct far_job far_job_as(const struct core *core, const struct job *job,
                                  enum job_state state)
 {
@@ -240,7 +241,7 @@ bool core_add_far(struct core *core, const struct job *job, enum job_state state
 {
     struct topic *topic = topics_at(&core->topics, job->topic);
     struct far_job far = far_job_as(core, job, state);
-    bool visits = job->state == JOB_READY && job->leaving; /* its entry waits for it */
+    bool visits = job->state == JOB_READY && job->leaving; /* its entry was kept */
     if (!add_places(core, &far))
         return false;
     if (state == JOB_READY && !visits)
@@ -252,7 +253,7 @@ bool core_add_far(struct core *core, const struct job *job, enum job_state state
 void core_take_far(struct core *core, const struct job *job, enum job_state state)
 {
     struct far_job far = far_job_as(core, job, state);
-    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
+    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it was not far */
 }
 
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
@@ -266,7 +267,7 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (far.state == JOB_READY && job->where != record.where)
-        add_entry(topic, &far);      /* else it has one */
+        add_entry(topic, &far);      /* else it has an entry already */
     (void)core_unlink(core, number); /* it is `job` */
     count_one(core, topic, &far, 1);
     index_remove(&core->index, number);
@@ -302,7 +303,7 @@ bool core_return(struct core *core, uint64_t seq, struct stored record)
            core_depart(core, seq, record);
 }
 
-/* The job may be in memory already, for a visit: this caller wants it to stay. */
+/* The job may be in memory already, for a visit: now it must stay. */
 static void stay(struct core *core, const struct event *event)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -323,7 +324,7 @@ static struct far_job far_job_at(const struct core *core, const struct event *ev
     };
 }
 
-/* The topic of such a job; NULL: there is none. */
+/* The topic of a far job's record; NULL: there is none. */
 static struct topic *topic_of(const struct core *core, const struct event *event)
 {
     bool possible = event->kind == EVENT_JOB && may_be_far(event->job.state) &&
@@ -347,7 +348,7 @@ bool core_arrive(struct core *core, const struct event *event)
     job->was_due = far.state == JOB_READY;
     enum job_state state = far.state == JOB_DELAYED ? core_waiting_state(core, job) : far.state;
     job->in_slice = true;
-    job->leaving = state == far.state; /* before it hangs in its list: see buried_add() */
+    job->leaving = state == far.state; /* before it is linked: see buried_add() */
     core_link(core, number, state);
     return true;
 }
@@ -450,7 +451,7 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
 
 /* ---- recovery ---- */
 
-/* Hashes of the numbers of all jobs in memory that may be far as well. */
+/* Appends hashes of the numbers of all jobs in memory that may be far as well. */
 static void find_those_in_memory(const struct core *core, const struct far_places *places,
                                  struct buf *out_hashes)
 {
@@ -459,7 +460,7 @@ static void find_those_in_memory(const struct core *core, const struct far_place
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
          i = pool_next(&core->jobs, i + 1)) {
         const struct job *job = pool_at(&core->jobs, i);
-        if (job->where >> 32 != file && places) { /* most have their neighbour's */
+        if (job->where >> 32 != file && places) { /* adjacent jobs are mostly in the same file */
             file = (uint32_t)(job->where >> 32);
             may_be = places->may_be_twice(places->ctx, job->where);
         }
@@ -507,7 +508,8 @@ void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *p
     far_index_gather(&core->far.places, jobs * 2);
 }
 
-/* Is it in memory, and its record there? If it is with another record, then no more. */
+/* True: it is in memory, with its record at this place. If it is in memory with another record, it
+   is dropped from memory. */
 static bool stays_in_memory(struct core *core, const struct far_job *job)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = job->seq});
@@ -525,12 +527,12 @@ void core_drop_older(struct core *core, const struct far_job *jobs, uint32_t cou
         (void)stays_in_memory(core, &jobs[i]);
 }
 
-/* Jobs that come one after another, of one topic and in one state. */
+/* Successive jobs of one topic in one state. */
 struct far_run {
     struct bytes name;
     struct topic *topic; /* NULL: none yet */
     struct far_count count;
-    struct far_pair pairs[PAIRS_AT_ONCE]; /* of the index, of these jobs or those before them */
+    struct far_pair pairs[PAIRS_AT_ONCE]; /* to add to the index: of these jobs or earlier ones */
     uint32_t pair_count;
 };
 

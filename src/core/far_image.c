@@ -1,9 +1,9 @@
 /*
  * The image of the index of far jobs, which a store keeps from a clean close to the next start. It
  * has all jobs whose records lie in slices, including those that are in memory now: after the start
- * the log determines which jobs are in memory. A job in memory that is ready is in the image as a
- * ready far job, with its entry in the topic's far_ready, which it is after the start unless the
- * log says otherwise.
+ * the log determines which jobs are in memory. A ready job in memory is in the image as a ready far
+ * job, with its entry in the topic's far_ready; that is its state after the start, unless the log
+ * has a later record of it.
  */
 #include "base/check.h"
 #include "base/codec.h"
@@ -36,8 +36,8 @@ static enum job_state state_in_index(const struct core *core, const struct job *
     return core_is_far_ready(core, job->seq, job->where) ? JOB_READY : of_slice;
 }
 
-/* While the image is made, jobs that came back to memory count as far (`add`); afterwards no
-   more. */
+/* While the image is made, jobs in memory that have a record in a slice count as far, too (`add`);
+   afterwards they are subtracted. */
 static bool count_those_in_memory(struct core *core, const struct far_places *places, bool add)
 {
     bool whole = true;
@@ -67,7 +67,7 @@ static void tidy_order(struct core *core)
         core_front_purge(core, topics_at(topics, i));
 }
 
-/* Has each ready job an entry, and each entry such a job? */
+/* Does each ready far job have an entry, and each entry such a job? */
 static bool order_is_whole(const struct core *core)
 {
     const struct topics *topics = &core->topics;
@@ -134,7 +134,7 @@ static void write_entries(const struct far_ready *heap, uint64_t from, uint64_t 
     }
 }
 
-/* All entries, topic after topic, as they lie in these heaps: one part of ORDER_PARTS of them. */
+/* Writes one of ORDER_PARTS parts of all entries: topic by topic, in the order of the heaps. */
 static void write_order(const struct core *core, uint32_t part, struct buf *out)
 {
     const struct topics *topics = &core->topics;
@@ -157,7 +157,7 @@ bool core_far_image(struct core *core, const struct far_places *places, uint32_t
     bool whole = true;
     CHECK(part < CORE_FAR_IMAGE_PARTS);
     if (part == PART_FILES) {
-        if (!core_has_memory(core)) /* `out` has taken its own by now */
+        if (!core_has_memory(core)) /* `out` has its memory already */
             return false;
         tidy_order(core);
         whole = count_those_in_memory(core, places, true) && order_is_whole(core);
@@ -240,7 +240,7 @@ static struct topic *topic_named(struct core *core, struct bytes name)
 {
     struct topic *topic;
     enum err err = topics_get_or_create(&core->topics, name, &topic);
-    CHECK(!err); /* while replaying there may be any number of topics */
+    CHECK(!err); /* there is no limit of topics during replay */
     return topic;
 }
 
@@ -257,7 +257,7 @@ static bool begin_order(struct core *core)
     taking->left = counts.ready;
     taking->urgent = counts.urgent;
     if (taking->topic->far_ready.cap > 0)
-        return false; /* it came before */
+        return false; /* the topic came before */
     far_ready_begin(&taking->topic->far_ready, (uint32_t)counts.ready);
     return true;
 }

@@ -8,9 +8,9 @@
 
 enum {
     FIRST_CAP = 16,
-    DOUBLE_MAX = 1024,   /* one for more grows by a part */
-    PARTS = 16,          /* such a part is a sixteenth; two of them empty are too many */
-    CUT_MAX = 16 * 1024, /* entries given back at a time: 448 KiB */
+    DOUBLE_MAX = 1024, /* larger arrays grow by one part */
+    PARTS = 16,        /* a part is a sixteenth of the array; it shrinks when two parts are empty */
+    CUT_MAX = 16 * 1024, /* entries whose memory is freed at a time: 448 KiB */
 };
 
 _Static_assert(sizeof(struct far_ready_entry) == 28, "docs/memory.md says what an entry takes");
@@ -35,7 +35,7 @@ bool far_ready_before(const struct far_ready_entry *entry, const struct job *job
     return far_ready_precedes(entry, &other);
 }
 
-/* Puts it at the free `place`, or where it belongs above that. */
+/* Sifts the entry up from the free `place`. */
 static void rise(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
 {
     struct far_ready_entry *at = heap->entries;
@@ -44,7 +44,7 @@ static void rise(struct far_ready *heap, uint32_t place, struct far_ready_entry 
     at[place] = entry;
 }
 
-/* Of the children of `place` the first in order; UINT32_MAX: there is none. */
+/* The first child of `place` in order; UINT32_MAX: it has none. */
 static uint32_t first_child(const struct far_ready *heap, uint32_t place)
 {
     uint64_t first = (uint64_t)place * 4 + 1, best = first;
@@ -56,7 +56,7 @@ static uint32_t first_child(const struct far_ready *heap, uint32_t place)
     return (uint32_t)best;
 }
 
-/* Puts it at the free `place`, or where it belongs below that. */
+/* Sifts the entry down from the free `place`. */
 static void sink(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
 {
     struct far_ready_entry *at = heap->entries;
@@ -96,7 +96,7 @@ bool far_ready_append(struct far_ready *heap, const struct far_ready_entry *entr
     return true;
 }
 
-/* Gives back memory of a large one, some at a time. */
+/* Frees memory of a large array, CUT_MAX entries at a time. */
 static void cut(struct far_ready *heap)
 {
     uint32_t surplus = heap->cap / PARTS;

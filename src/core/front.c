@@ -1,5 +1,5 @@
 /*
- * The order of a topic's ready jobs if some of them are far. The first job in memory is handed out
+ * The order of a topic's ready jobs if some of them are far. The first job in memory is reserved
  * only if no entry of topic::far_ready comes before it. Otherwise, if consumers wait, the topic is
  * `hungry`: the engine reads the records of its first far jobs and brings them to memory.
  *
@@ -10,15 +10,16 @@
 #include "core/core_internal.h"
 
 enum {
-    SETTLE_MAX = 128,     /* stale first entries that are removed at a time */
-    SWEEP_STEPS = 4,      /* entries checked with each change, while … */
-    SWEEP_LEAST = 64,     /* … if at least this many, and more than half, may be stale */
-    RESERVED_MAX = 1024,  /* when memory is short: far jobs come while fewer are reserved */
+    SETTLE_MAX = 128, /* stale first entries that are removed at a time */
+    SWEEP_STEPS = 4,  /* entries checked with each change, while … */
+    SWEEP_LEAST = 64, /* … if at least this many, and more than half, may be stale */
+    RESERVED_MAX =
+        1024, /* when memory is short: far jobs are loaded only while fewer jobs are reserved */
     RETRY_ENTRIES = 1000, /* a turn */
     ENTRY_NS = 400,       /* for an entry that is visited … */
     NEXT_NS = 150,        /* … and for finding one that comes next */
-    WAITER_NS = 20,       /* for asking a waiter how many it wants */
-    SHOWN_LOOKS = 8,      /* entries looked at for the first one that is not stale */
+    WAITER_NS = 20,       /* for a waiter whose demand is counted */
+    SHOWN_LOOKS = 8,      /* entries examined to find the first one that is not stale */
 };
 
 /* ---- stale entries ---- */
@@ -71,7 +72,7 @@ bool core_front_room(const struct core *core)
     return core_has_memory(core) || core->totals.jobs[JOB_RESERVED] < RESERVED_MAX;
 }
 
-/* How many jobs the topic's waiting consumers want; it does not count beyond CORE_FRONT_MAX. */
+/* How many jobs the topic's waiting consumers request; counts up to CORE_FRONT_MAX. */
 static uint32_t wanted_of_topic(struct core *core, const struct topic *topic)
 {
     uint32_t wanted = 0, waiters = 0;
@@ -121,7 +122,7 @@ bool core_front(struct core *core, struct core_front *out_front)
     core_front_settle(core, topic);
     find_first(core, topic, out_front);
     topics_relist(&core->topics, topic);
-    if (topic->hungry) { /* the others' turn */
+    if (topic->hungry) { /* to the end of the list: other topics come first next time */
         list_remove(&topic->place);
         list_add_tail(hungry, &topic->place);
     }
@@ -165,7 +166,7 @@ int64_t core_front_due_us(const struct core *core, const struct topic *topic)
     uint32_t count = topic->far[JOB_READY] > 0 && heap->count > 0;
     const struct job *job = number == POOL_NONE ? NULL : core_job(core, number);
     const struct far_ready_entry *entry = NULL;
-    if (count && is_stale(core, heap->entries)) /* as a rule it is not */
+    if (count && is_stale(core, heap->entries)) /* rare */
         count = far_ready_next(heap, places, SHOWN_LOOKS);
     for (uint32_t i = 0; i < count; i++) {
         entry = &heap->entries[places[i]];
@@ -176,7 +177,7 @@ int64_t core_front_due_us(const struct core *core, const struct topic *topic)
     return far ? entry->rank_us : job ? job->due_us : 0;
 }
 
-/* ---- what cannot be read ---- */
+/* ---- records that cannot be read ---- */
 
 void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where)
 {
@@ -204,7 +205,7 @@ bool core_front_retry(struct core *core)
         struct far_unread again;
         unread->len -= sizeof(again);
         memcpy(&again, unread->at + unread->len, sizeof(again));
-        if (is_stale(core, &again.entry)) /* else its topic is there, too */
+        if (is_stale(core, &again.entry)) /* the topic of a stale entry may be gone */
             continue;
         struct topic *topic = topics_at(&core->topics, again.topic);
         far_ready_add(&topic->far_ready, &again.entry);

@@ -4,7 +4,8 @@
  */
 #include "core/core_internal.h"
 
-/* Does an answer wait for it? Not if the clock caused it, nor for reservations. */
+/* Must the answer wait until the event is durable? Not for reservations, nor if the clock caused
+ * it. */
 static bool is_promised(enum happening_kind what)
 {
     return what != HAPPENED_RESERVED && what != HAPPENED_TIMED_OUT;

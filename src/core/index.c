@@ -1,6 +1,7 @@
 /*
  * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
- * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
+ * ids. The server makes the numbers, so their hash needs no key (multiplicative hashing: D. Knuth,
+ * "The Art of Computer Programming" 3, 6.4).
  *
  * Jobs of neighbouring numbers are pushed, and leave memory, at about the same time. So numbers of
  * one group have the same segment of the table, which stays in the processor's cache meanwhile, and

@@ -1,5 +1,5 @@
 /*
- * Looking at the whole: totals, what falls due, validity, and the digest of what must survive.
+ * Functions over all jobs: totals, due jobs, validity, and the digest of what must survive.
  */
 #include <xxhash.h>
 
@@ -21,7 +21,7 @@ void core_totals(const struct core *core, struct core_totals *out_totals)
 void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *out_counts,
                     uint32_t count)
 {
-    enum { LOOKS = 4096, SLOT_LOOKS = 1000 }; /* at jobs: for all times, and in one slot */
+    enum { LOOKS = 4096, SLOT_LOOKS = 1000 }; /* jobs examined: for all times, and in one slot */
     uint32_t looks = count * SLOT_LOOKS > LOOKS ? LOOKS / count : SLOT_LOOKS;
     for (uint32_t i = 0; i < count; i++)
         out_counts[i] = wheel_count_until(&core->delays, until_us[i], looks);
@@ -98,7 +98,7 @@ static void valid_counts(const struct core *core)
           jobs[JOB_RESERVED] == core->leases.count);
 }
 
-/* Each far job that is ready has its entry. */
+/* CHECKs that each ready far job has its entry. */
 static void valid_front(const struct core *core)
 {
     const struct topics *topics = &core->topics;
@@ -119,7 +119,7 @@ void core_valid(const struct core *core)
 {
     uint64_t jobs[JOB_STATES] = {0}, noted = 0, extras = 0;
     if (core->replaying)
-        return; /* jobs hang nowhere yet */
+        return; /* jobs are not linked yet */
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
          i = pool_next(&core->jobs, i + 1)) {
         const struct job *job = core_job(core, i);
@@ -135,7 +135,7 @@ void core_valid(const struct core *core)
     valid_front(core);
     CHECK(core->far.places.count == core->far.count + core->far.with_id);
     far_index_valid(&core->far.places);
-    CHECK(extras == core->extras.count); /* so no two jobs share one, nor is one left behind */
+    CHECK(extras == core->extras.count); /* so no two jobs share one, and none is leaked */
     pool_valid(&core->extras);
     CHECK(noted == map_count(&core->notes.by_seq) && noted == core->notes.pool.count);
     valid_counts(core);

@@ -1,5 +1,5 @@
 /*
- * Jobs' states, names and ids. The table below is all that may happen to a job.
+ * Jobs' states, names and ids. The table below has all permitted transitions.
  */
 #include "core/job.h"
 
@@ -74,7 +74,7 @@ const char *job_state_name(enum job_state state)
     return state < JOB_STATES ? names[state] : "unknown";
 }
 
-/* An at sign and a number as we write it: no leading zero, not 0, fits. */
+/* An at sign and a number as the server writes it: no leading zero, not 0, in range. */
 static bool is_server_made(struct bytes text, uint64_t *out_seq)
 {
     if (text.len < 2 || text.at[0] != '@' || text.at[1] == '0')

@@ -1,5 +1,5 @@
 /*
- * job::extra is the record's number in the pool and one more; 0 is none. Invariant: a record
+ * job::extra is the record's number in the pool plus one; 0: none. Invariant: a record
  * without counts belongs to a reserved job.
  */
 #include "core/job_extra.h"

@@ -1,6 +1,6 @@
 /*
  * Buckets are found with a bit count and one comparison. Windows are numbered by the time; the row
- * of a window that has ended is cleared when the first value of a later window comes.
+ * of a window that has ended is cleared when the first value of a later window is added.
  */
 #include "core/lateness.h"
 
@@ -19,7 +19,8 @@ int64_t lateness_bound_us(unsigned bucket)
     if (bucket >= FINE_BUCKETS)
         return (int64_t)FIRST_BOUND_US << (bucket - FINE_BUCKETS + FINE_OCTAVES + 1);
     int64_t octave_us = (int64_t)FIRST_BOUND_US << (bucket / 2);
-    return bucket % 2 ? octave_us * 181 / 128 : octave_us; /* 181/128 is nearly the root of 2 */
+    return bucket % 2 ? octave_us * 181 / 128
+                      : octave_us; /* 181/128 is about the square root of 2 */
 }
 
 unsigned lateness_bucket(int64_t late_us)
@@ -80,7 +81,7 @@ void lateness_count(struct lateness_histogram *histogram, unsigned bucket, int64
         histogram->sum_us = UINT64_MAX;
 }
 
-/* The span's counts, bucket by bucket; returns their sum. */
+/* Adds up the counts of the span's windows for each bucket. Returns their total. */
 static uint64_t sum_span(const struct lateness *lateness, enum lateness_span span, int64_t now_us,
                          uint64_t counts[LATENESS_BUCKETS])
 {
@@ -105,7 +106,7 @@ void lateness_quantiles_us(const struct lateness *lateness, enum lateness_span s
     uint64_t counts[LATENESS_BUCKETS];
     uint64_t all = sum_span(lateness, span, now_us, counts);
     for (unsigned i = 0; i < count; i++) {
-        /* How many values must lie below: rounded up, at least one. */
+        /* How many values must be at or below the quantile: rounded up, at least one. */
         uint64_t wanted = (all * per_mille[i] + 999) / 1000, below = counts[0];
         unsigned bucket = 0;
         while (below < (wanted ? wanted : 1) && bucket < LATENESS_BUCKETS - 2)

@@ -5,9 +5,9 @@
 #include "core/core_internal.h"
 
 enum {
-    IDLE_US = 10 * 1000 * 1000,      /* a walk ends when no page used it for so long */
-    ENTRIES_MAX = 4 * LIST_WALK_MAX, /* with more it ends */
-    SKIPPED_MAX = 4096,              /* entries that a page does not take */
+    IDLE_US = 10 * 1000 * 1000,      /* a walk ends when no page has used it for this long */
+    ENTRIES_MAX = 4 * LIST_WALK_MAX, /* a walk with more ends */
+    SKIPPED_MAX = 4096,              /* entries that one page may skip */
     SKIP_NS = 250,
 };
 
@@ -105,7 +105,7 @@ struct list_walk *list_walk_find(struct core *core, const struct topic *topic, e
     return NULL;
 }
 
-/* Those that are whole, or those that are their scans'. */
+/* Counts complete walks (`whole`), or walks whose scan is under way. */
 static uint32_t count_walks(const struct core *core, bool whole, struct list_walk **out_oldest)
 {
     uint32_t count = 0;
@@ -144,7 +144,7 @@ void list_walk_found(struct list_walk *walk)
     walk->cut = walk->found.more;
     if (walk->found.count == 0)
         return;
-    walk->bound = walk->found.entries[0]; /* the last in order is on top, so far */
+    walk->bound = walk->found.entries[0]; /* the heap still has the last in order on top */
     for (uint32_t place = walk->found.count / 2; place > 0; place--)
         sink(walk, place - 1, walk->found.entries[place - 1]);
 }
@@ -161,14 +161,15 @@ static bool is_as_found(const struct core *core, const struct list_walk *walk,
            job->due_us == entry->due_us;
 }
 
-/* Can the first entry, if there is one, be shown? Not if its job has left, or was taken already. */
+/* Is the walk empty, or can its first entry be shown? Not if its job has left, or was taken
+ * already. */
 static bool is_in_front(const struct core *core, const struct list_walk *walk)
 {
     const struct top_k_entry *first = walk->found.entries;
     return walk->found.count == 0 || (is_behind(walk, first) && is_as_found(core, walk, first));
 }
 
-/* Drops those in front that cannot. False: there are more of them than a page may skip. */
+/* Drops the first entries that cannot be shown. False: there are more than a page may skip. */
 static bool skip(struct core *core, struct list_walk *walk)
 {
     uint32_t before = walk->skipped;
@@ -206,7 +207,7 @@ void list_walk_keep(struct core *core, struct list_walk *walk)
     list_add_tail(&core->walks, &walk->link);
 }
 
-/* ---- jobs that come meanwhile ---- */
+/* ---- jobs that are added meanwhile ---- */
 
 void list_walks_entered(struct core *core, uint32_t number)
 {

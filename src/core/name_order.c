@@ -45,7 +45,7 @@ static uint32_t count_before(const struct name_order *order, const struct name_b
     return low;
 }
 
-/* The last block that begins at or before `name`; the first if all begin behind it. */
+/* The last block that begins at or before `name`; the first block if all begin behind it. */
 static uint32_t block_of(const struct name_order *order, struct bytes name)
 {
     uint32_t low = 0, high = order->count;

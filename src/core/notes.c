@@ -1,5 +1,5 @@
 /*
- * Notes of failed attempts: their places, their events, and when they die.
+ * Notes of failed attempts: their places, their events, and when their records die.
  *
  * A note may come before its job in the log, because the cleaner has moved only the job's record,
  * or a new body has made a new record of it. So replay keeps notes whether or not their jobs are
@@ -20,7 +20,7 @@ static bool seq_is(const void *ctx, uint32_t number, const void *key)
 
 static uint64_t hash_of_seq(uint64_t seq)
 {
-    return seq * UINT64_C(0x9e3779b97f4a7c15) >> 16; /* numbers are ours, and dense */
+    return seq * UINT64_C(0x9e3779b97f4a7c15) >> 16; /* no key: the server makes the numbers */
 }
 
 void notes_init(struct notes *notes)
@@ -88,7 +88,7 @@ static void take_place(struct core *core, struct job_notes *of_job, const struct
 {
     CHECK(stored.bytes <= UINT16_MAX);
     while (of_job->last < note->number && of_job->last + JOB_NOTES_MAX < note->number)
-        clear(core, of_job, of_job->last++ + JOB_NOTES_MAX + 1); /* a gap: all of them go */
+        clear(core, of_job, of_job->last++ + JOB_NOTES_MAX + 1); /* a gap: all earlier notes die */
     for (; of_job->last < note->number; of_job->last++)
         clear(core, of_job, of_job->last + 1);
     clear(core, of_job, note->number);
@@ -117,7 +117,7 @@ void core_note(struct core *core, struct job *job, struct bytes text, uint16_t c
     struct job_notes *of_job = get_or_create(&core->notes, job->seq);
     struct note_head note = {.at_us = core->now_us, .number = of_job->last + 1, .code = code};
     if (note.number == UINT32_MAX)
-        return; /* 136 years of one a second */
+        return; /* the numbers are used up: after 136 years with one note a second */
     job->has_notes = true;
     take_place(core, of_job, &note, emit(core, job->seq, &note, text, PROMISED));
 }
@@ -176,8 +176,7 @@ enum err core_replay_note(struct core *core, const struct event *event)
     if (number != POOL_NONE)
         core_job(core, number)->has_notes = true;
     struct job_notes *of_job = get_or_create(&core->notes, event->job.seq);
-    if (event->note.number + JOB_NOTES_MAX <=
-        of_job->last) { /* younger ones have taken its place */
+    if (event->note.number + JOB_NOTES_MAX <= of_job->last) { /* newer notes have replaced it */
         if (core->sink->died)
             core->sink->died(core->sink, event->record);
         return OK;

@@ -9,10 +9,10 @@
 
 enum {
     FIRST_CAP = 16,
-    KEEP_CAP = 64,       /* a smaller array is never shrunk */
-    DOUBLE_MAX = 1024,   /* one for more grows by a part; large ones are mapped, not copied */
-    PARTS = 16,          /* such a part is a sixteenth; two of them empty are too many */
-    CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
+    KEEP_CAP = 64,     /* a smaller array is never shrunk */
+    DOUBLE_MAX = 1024, /* larger arrays grow by one part; large ones are remapped, not copied */
+    PARTS = 16,        /* a part is a sixteenth of the array; it shrinks when two parts are empty */
+    CUT_MAX = 32 * 1024, /* entries whose memory is freed at a time: 512 KiB */
 };
 
 static struct job *job_at(const struct pool *jobs, uint32_t number)
@@ -51,7 +51,7 @@ static void put(struct ready_heap *heap, const struct pool *jobs, uint32_t place
     job_at(jobs, entry.job)->prev = place;
 }
 
-/* Finds the entry's place at or above the free `place`. */
+/* Sifts the entry up from the free `place`. */
 static void rise(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
                  struct ready_heap_entry entry)
 {
@@ -65,7 +65,7 @@ static void rise(struct ready_heap *heap, const struct pool *jobs, uint32_t plac
     put(heap, jobs, place, entry);
 }
 
-/* Finds the entry's place at or below the free `place`. */
+/* Sifts the entry down from the free `place`. */
 static void sink(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
                  struct ready_heap_entry entry)
 {
@@ -102,8 +102,8 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
              .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
-/* Frees memory after a burst; for a large array early, because the jobs that left are reserved now,
- * which takes memory, too. */
+/* Frees memory after a burst. From large arrays early, because the jobs that left are reserved now,
+   and reserved jobs need memory, too. */
 static __attribute__((noinline)) void cut(struct ready_heap *heap)
 {
     uint32_t surplus = heap->cap / (heap->cap > DOUBLE_MAX ? PARTS : 2);

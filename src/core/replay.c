@@ -1,5 +1,5 @@
 /*
- * Events back into state, and the checkpoint that writes the state again.
+ * Replay, which turns events into state, and the checkpoint, which writes the state again.
  *
  * During replay jobs are only in the pool and the index, with the fields of the newest event: no
  * event depends on one before it, so order between jobs does not matter and replaying twice changes
@@ -21,8 +21,8 @@ static void set_now(struct core *core, struct job *job, const struct job_now *no
     bool reserved = now->state == JOB_RESERVED;
     job_restore(job, now->state);
     /*
-     * A version that logged no time logged jobs as ready that were reserved by name before their
-     * due time, too. So "ready" is trusted only of a job that was due when it was pushed.
+     * A version that logged no time also logged jobs as ready that were reserved by name before
+     * their due time. So "ready" is used only for a job that was due when it was pushed.
      */
     bool believed = !core->replay_untimed || now->due_us <= job->created_us;
     job->was_due = now->state == JOB_READY && believed;
@@ -36,7 +36,7 @@ static void set_now(struct core *core, struct job *job, const struct job_now *no
         job_drop_lease(&core->extras, job);
 }
 
-/* Is it an event that this program could have emitted? The store may have read anything. */
+/* Could this program have emitted the event? Bytes from the disk may be anything. */
 static enum err check_now(const struct job_now *now)
 {
     if (now->seq == 0 || now->seq == UINT64_MAX || now->lease == UINT64_MAX ||
@@ -96,8 +96,8 @@ static enum err replay_job(struct core *core, const struct event *event)
     if (err)
         return err;
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
-    if (number != POOL_NONE) {                     /* an older image of the same job */
-        core_job(core, number)->has_notes = false; /* they stay */
+    if (number != POOL_NONE) {                     /* an older record of the same job */
+        core_job(core, number)->has_notes = false; /* its notes stay */
         core_drop_job(core, number);
     }
     if (event->id.len) {
@@ -123,7 +123,7 @@ static enum err replay_pause(struct core *core, const struct event *event)
     enum err err = topics_get_or_create(&core->topics, event->topic, &topic);
     if (err)
         return err == ERR_INVALID ? ERR_CORRUPT : err;
-    topic->pause_until_us = event->pause_until_us; /* goes on its wheel in core_replayed() */
+    topic->pause_until_us = event->pause_until_us; /* core_replayed() adds it to the wheel */
     return OK;
 }
 
@@ -131,7 +131,7 @@ static void begin_replay(struct core *core)
 {
     if (core->replaying)
         return;
-    CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
+    CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* only into a new core */
     core->replaying = true;
     core->topics.max = UINT32_MAX; /* keeps accepted topics, even if the limit is lower now */
 }
@@ -148,7 +148,7 @@ enum err core_replay(struct core *core, const struct event *event)
     enum err err = event->kind == EVENT_GONE ? OK : check_now(&event->job);
     if (err || event->job.seq == UINT64_MAX)
         return ERR_CORRUPT;
-    core_number_from(core, event->job.seq + 1, event->job.lease + 1); /* never given again */
+    core_number_from(core, event->job.seq + 1, event->job.lease + 1); /* so none is given again */
     if (event->kind == EVENT_JOB)
         return replay_job(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -210,7 +210,7 @@ void core_replay_clock(struct core *core, int64_t clock_us)
     if (clock_us == 0)
         return;
     if (clock_us < core->replay_clock_us)
-        settle(core); /* it was set back: later events must not be judged by the earlier time */
+        settle(core); /* the clock was set back: later events must not use the later time */
     core->replay_clock_us = clock_us;
 }
 
@@ -260,7 +260,7 @@ static void place_pauses(struct core *core, int64_t back_us)
         if (moved)
             core_emit_pause(core, topic);
         if (topic->idle)
-            topics_forget(topics, topic); /* only the log remembered it; its counters are new */
+            topics_forget(topics, topic); /* only the log had it; its counters are 0 */
     }
 }
 
@@ -281,7 +281,7 @@ void core_replayed(struct core *core, int64_t now_us)
     place_pauses(core, back_us);
 }
 
-/* Relocates a MOVE of a job whose record lies in a slice, and stays there. */
+/* Relocates a MOVE of a job whose record is in a slice, and stays there. */
 static bool relocate_move(struct core *core, const struct event *event, uint64_t where)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});

@@ -11,7 +11,7 @@
 
 enum {
     TAKE_MIN = 64,  /* a reserve takes this many jobs even if the budget is spent */
-    TAKE_NS = 1500, /* work for one job taken, and for its way into the reply */
+    TAKE_NS = 1500, /* estimated work of one job taken and added to the reply */
     BODY_NS = 1000, /* kept of the budget for each taken job: the engine reads its body, … */
     BODY_BYTES_PER_NS = 4, /* … checks and copies it */
     TOPIC_NS = 50,         /* for finding a topic, or taking a waiter off one */
@@ -210,7 +210,7 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
     return parked;
 }
 
-/* The rest of the waiter's command, as of now. Its topics are the candidates. */
+/* What is left of the waiter's command now. Its topics become the candidates. */
 static struct cmd_reserve asked_now(struct core *core, const struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->link_count; i++)
@@ -248,7 +248,7 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *ou
 
 /*
  * There is no memory for far jobs, so waiters of hungry topics get jobs in memory that come later
- * in the order, as new reserves do. HUNGRY_TURN topics a turn, in rotation. True: somebody was
+ * in the order, as new reserves do. HUNGRY_TURN topics a turn, in rotation. True: a waiter was
  * served, so the next turn may serve others.
  */
 static bool match_hungry(struct core *core, uint32_t jobs)
@@ -264,7 +264,7 @@ static bool match_hungry(struct core *core, uint32_t jobs)
         if (topic->ready.count > 0)
             jobs -= serve(core, link->waiter, jobs, &far);
         budget_spend(core->budget, TOPIC_NS);
-        if (topic->hungry) { /* the others' turn */
+        if (topic->hungry) { /* to the end of the list: other topics come first next time */
             list_remove(&topic->place);
             list_add_tail(hungry, &topic->place);
         }
@@ -278,7 +278,7 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
         core->now_us = now_us;
     struct list *servable = &core->topics.servable;
     /* The first topic whose first waiter got nothing, because a far job of another of its topics
-       comes first. When it comes round again, no waiter gets anything. */
+       comes first. When the loop is at this topic again, no waiter can get a job. */
     const struct topic *held = NULL;
     core->held = false;
     while (jobs > 0 && !budget_spent(core->budget) && !list_empty(servable)) {
@@ -294,7 +294,7 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
         jobs -= taken;
         held = taken ? NULL : held ? held : topic;
         budget_spend(core->budget, TOPIC_NS);
-        if (topic->servable) { /* the others' turn */
+        if (topic->servable) { /* to the end of the list: other topics come first next time */
             list_remove(&topic->place);
             list_add_tail(servable, &topic->place);
         }
@@ -303,7 +303,7 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
     return more || !list_empty(servable);
 }
 
-/* Has one of the waiter's topics earlier waiters that are still to be served? */
+/* Does one of the waiter's topics have earlier waiters that may still be served? */
 static bool is_behind(const struct core *core, const struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->link_count; i++) {
@@ -352,7 +352,7 @@ static void end_wait(struct core *core, uint32_t number)
 }
 
 /*
- * Ends the waits that are over. A job that came just in time is still handed out, but not to a
+ * Ends the waits that are over. A job that became ready in time is still reserved, but not for a
  * waiter that core_match has not reached yet: that waiter is checked again a microsecond later,
  * when those before it have been served. A waiter whose far job is being read is checked again a
  * millisecond later.
@@ -393,7 +393,7 @@ bool core_drain(struct core *core, enum err err)
     return false;
 }
 
-/* ---- between reserving and handing out ---- */
+/* ---- between reserving and delivering ---- */
 
 /* The job that is reserved under this lease, or POOL_NONE. */
 static uint32_t find_leased(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease)

@@ -1,5 +1,5 @@
 /*
- * Numbers given out are the pool's plus one, so that 0 stays free.
+ * A schedule's number is its number in the pool plus one, so that 0 is free.
  */
 #include "core/retry.h"
 

@@ -12,13 +12,13 @@
 
 enum {
     AT_ONCE_MAX = 20000, /* jobs' places visited within core_apply */
-    LOOKS = 10000,       /* the same, in a tick */
+    LOOKS = 10000,       /* the same, within a tick */
     CHANGES = 250,       /* jobs changed in a tick even if the budget is spent */
     PAGE_MAX = 1000,
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may kick any number of jobs */
     LOOK_NS = 12,
     SPENT_LOOKS = 512, /* places between two checks of the budget */
-    TURN_NS = 20,      /* for asking a scan whether it is its turn */
+    TURN_NS = 20,      /* for checking whether a scan may run */
     OFFER_NS = 250,    /* for a place that goes into the page */
     CHANGE_NS = 1500,
 };
@@ -50,7 +50,7 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
     core_forget(core, number);
 }
 
-/* The heap costs time only if the entry gets in. */
+/* Adds the entry to the page. The heap costs time only if the entry belongs to the page. */
 static void offer(struct core *core, struct scan *scan, const struct top_k_entry *entry)
 {
     struct top_k *page = scan->walk ? &scan->walk->found : &scan->page;
@@ -88,7 +88,7 @@ static bool is_as_seen(const struct core *core, const struct scan *scan,
 
 /* ---- slices; true: the step is over ---- */
 
-/* Has this slice changed enough? */
+/* Has this slice changed as many jobs as it may? */
 static bool enough(const struct core *core, uint32_t changes)
 {
     return changes >= CHANGES && budget_spent(core->budget);
@@ -146,7 +146,7 @@ static void begin_page(struct scan *scan)
                NULL);
 }
 
-/* The jobs of the page are kicked. True: no more are wanted, or there are no more. */
+/* The page's jobs were kicked. True: no more are requested, or there are no more. */
 static bool kicked_enough(struct scan *scan)
 {
     if (!scan->page.more || scan->changed >= scan->max)
@@ -158,7 +158,7 @@ static bool kicked_enough(struct scan *scan)
     return false;
 }
 
-/* True: the scan is through, and can be answered. */
+/* Runs one slice. True: the scan is complete, and can be answered. */
 static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 {
     switch (scan->step) {
@@ -178,7 +178,7 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 
 /* ---- answers ---- */
 
-/* Views the next jobs of a walk. False: it cannot say what comes next. */
+/* Views the next jobs of a walk. False: it does not know the next ones any more. */
 static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, struct reply *reply)
 {
     enum err err = OK;
@@ -195,7 +195,7 @@ static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, 
 }
 
 /* Replies with the next page of a walk, and keeps it for the one after that. False: it has ended
-   without a reply, and all jobs must be looked at. */
+   without a reply, and a scan of all jobs is needed. */
 static bool reply_from_walk(struct core *core, struct list_walk *walk, uint32_t max, void *ctx)
 {
     const struct topic *topic = topics_at(&core->topics, walk->topic);
@@ -218,7 +218,7 @@ static bool reply_from_walk(struct core *core, struct list_walk *walk, uint32_t 
     return true;
 }
 
-/* The scan has found what its walk has. False: too much of that has left; it begins again. */
+/* The scan has filled its walk. False: too many of those jobs have left; the scan begins again. */
 static bool answer_by_walk(struct core *core, struct scan *scan)
 {
     struct list_walk *walk = scan->walk;
@@ -231,7 +231,7 @@ static bool answer_by_walk(struct core *core, struct scan *scan)
     return false;
 }
 
-/* Replies with those of the page that are still what they were when they were seen. */
+/* Replies with the page's jobs that are still as the scan saw them. */
 static void reply_page(struct core *core, struct scan *scan)
 {
     struct top_k *page = &scan->page;
@@ -247,7 +247,7 @@ static void reply_page(struct core *core, struct scan *scan)
             core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
     }
     const struct topic *topic = topics_at(&core->topics, scan->topic);
-    /* As many far jobs were brought in as a page can have, so there may be more behind them. */
+    /* As many far jobs were loaded as a page can have, so there may be more behind them. */
     bool far = topic->far[scan->state] > 0 && page->count == page->max;
     if (page->more || (far && page->count > 0)) {
         struct listing listing = core_listing(topic->name, scan->state, scan->backwards);
@@ -285,7 +285,7 @@ static void reply_changed(struct core *core, const struct scan *scan)
                &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
 }
 
-/* False: it goes on. */
+/* False: the scan goes on. */
 static bool scan_answer(struct core *core, struct scan *scan)
 {
     if (scan->walk)
@@ -340,7 +340,7 @@ static enum scan_step first_step(const struct cmd *cmd)
     return changes && at_hand ? SCAN_HEADS : SCAN_POOL;
 }
 
-/* A page that goes on where the last one ended. False: what that left for it is not there. */
+/* Replies with a page that continues where a walk stopped. False: no walk stopped there. */
 static bool list_from_walk(struct core *core, const struct topic *topic, const struct cmd *cmd,
                            const struct cursor *after, void *ctx)
 {
@@ -370,7 +370,8 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     };
     bool kicks = scan.kind == CMD_KICK_TOPIC;
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
-        scan.max = (uint32_t)topic->jobs[scan.state]; /* without later jobs */
+        scan.max =
+            (uint32_t)topic->jobs[scan.state]; /* jobs that are pushed later are not counted */
     begin_page(&scan);
     if (goes_on && core_has_memory(core))
         scan.walk = list_walk_new(core, topic, scan.state, backwards, after);
@@ -411,7 +412,7 @@ bool core_scan_step(struct core *core)
         struct scan *scan = LIST_ENTRY(core->scans.next, struct scan, of_core);
         if (is_its_turn(core, scan) && scan_run(core, scan, LOOKS) && scan_answer(core, scan)) {
             core_scan_free(core, scan);
-        } else { /* the others' turn */
+        } else { /* to the end of the list: other scans come first next time */
             list_remove(&scan->of_core);
             list_add_tail(&core->scans, &scan->of_core);
         }

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "core/core_internal.h"
 
-enum { SETTINGS_BYTES_PER_NS = 4 }; /* work for keeping them */
+enum { SETTINGS_BYTES_PER_NS = 4 }; /* estimated work of storing them */
 
 static struct bytes settings_of(const struct topic *topic)
 {
@@ -111,9 +111,9 @@ enum err core_replay_settings(struct core *core, const struct event *event)
     enum err err = topics_get_or_create(&core->topics, event->topic, &topic);
     if (err)
         return err == ERR_INVALID ? ERR_CORRUPT : err;
-    core_number_from(core, version + 1, 0); /* never given again */
+    core_number_from(core, version + 1, 0); /* so it is not given again */
     if (topic->settings && topic->settings->version > version) {
-        died(core, event->record); /* an older image */
+        died(core, event->record); /* an older record */
         return OK;
     }
     replace(core, topic, version, event->body);

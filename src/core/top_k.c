@@ -25,7 +25,7 @@ static bool before(const struct top_k *page, const struct top_k_entry *a,
     return page->before(page->ctx, a, b);
 }
 
-/* Puts the entry at the free top of the first `count` and moves it down to its place. */
+/* Sifts the entry down from the free top of the heap of `count` entries. */
 static void sink(struct top_k *page, uint32_t count, struct top_k_entry entry)
 {
     uint32_t place = 0;

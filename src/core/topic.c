@@ -59,7 +59,7 @@ static uint64_t hash_name(const struct topics *topics, struct bytes name)
     return XXH3_64bits_withSeed(name.at, name.len, topics->key);
 }
 
-/* Most names are that of the command before. */
+/* A cache: most commands name the topic of the command before. */
 static inline bool is_recent(const struct topics *topics, struct bytes name)
 {
     return topics->recent && bytes_eq(topics->recent->name, name);
@@ -132,7 +132,7 @@ enum err topics_get_or_create(struct topics *topics, struct bytes name, struct t
 
 static bool is_idle(const struct topic *topic)
 {
-    if (topic->jobs[JOB_DELAYED]) /* as a rule */
+    if (topic->jobs[JOB_DELAYED]) /* the common case first */
         return false;
     uint64_t held = topic->waiters + topic->pins;
     for (int state = JOB_DELAYED; state < JOB_STATES; state++)

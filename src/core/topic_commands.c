@@ -8,7 +8,7 @@
 
 enum {
     PAGE_MAX = 1000,
-    VIEW_NS = 150, /* work for one topic shown */
+    VIEW_NS = 150, /* estimated work for one topic shown */
 };
 
 void core_view_topic(const struct core *core, const struct topic *topic,
@@ -71,7 +71,7 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *ctx)
     struct topic *topic;
     int64_t until_us = cmd->kind == CMD_PAUSE ? cmd->topic.pause_until_us : 0;
     if (until_us <= core->now_us)
-        until_us = 0; /* over already */
+        until_us = 0; /* the pause is over already */
     enum err err = topics_get_or_create(&core->topics, cmd->topic.topic, &topic);
     if (!err)
         topic->pauses += cmd->kind == CMD_PAUSE;
@@ -142,7 +142,7 @@ static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, 
         core_scan(core, topic, first_in(CMD_PEEK, state, &scan), NULL, ctx, out_parked);
 }
 
-/* Nothing is written if the command has no cursor. */
+/* Writes nothing if the command has no cursor. */
 static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
 {
     struct listing listing = core_listing(cmd->topic.topic, cmd->topic.state, cmd->topic.backwards);
@@ -191,7 +191,7 @@ uint64_t core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     }
     struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
     if (topic && topic->idle && cmd->topic.in_use)
-        topic = NULL; /* it is there for its counters only */
+        topic = NULL; /* it exists only for its counters */
     bool makes = !cmd->topic.in_use && !cmd->topic.must_exist;
     if (cmd->kind == CMD_PAUSE && (topic || makes)) {
         pause_topic(core, cmd, ctx);

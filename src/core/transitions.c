@@ -9,7 +9,7 @@
 /* ---- events ---- */
 
 /* The state for the log: a connection's lease does not survive a restart, so the log has the job as
- * waiting. Written where it is wanted, field by field: this comes often. */
+   waiting. Written directly to its destination, field by field, because this is called often. */
 static inline __attribute__((always_inline)) void write_now(const struct core *core,
                                                             const struct job *job,
                                                             struct job_now *out_now)
@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) void write_now(const struct core *c
     out_now->lease = 0;
     out_now->failures = job->failures;
     out_now->counts = (struct job_counts){.reserves = job->reserves};
-    if (!job->extra) /* of most jobs that wait the above is all */
+    if (!job->extra) /* true of most jobs that wait */
         return;
     const struct job_extra *extra = job_extra(&core->extras, job);
     if (!job->bound) {
@@ -48,7 +48,8 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
                    bool promised)
 {
     const struct retry *retry = job->retry ? retries_at(&core->retries, job->retry) : NULL;
-    struct event event; /* all that JOB has is written: it is long, and this comes often */
+    struct event
+        event; /* not zeroed, as it is long and this is called often: all fields of JOB are set */
     event.kind = EVENT_JOB;
     event.promised = promised;
     write_now(core, job, &event.job);
@@ -79,7 +80,7 @@ void core_emit_move(struct core *core, const struct job *job, bool promised)
                                                        .job = core_job_now(core, job),
                                                        .id = job_id(job),
                                                        .record = record_of(job)});
-    /* a move has no place of its own */
+    /* the job's place does not change */
 }
 
 static void emit_gone(struct core *core, const struct job *job, enum event_end end)
@@ -106,7 +107,7 @@ void core_emit_pause(struct core *core, const struct topic *topic)
 
 /* ---- where a job is linked ---- */
 
-/* In front of the others: it comes from a slice, so it was buried before them, as a rule. */
+/* Adds it in front: it comes from a slice, so it was most likely buried before the others. */
 static void buried_add_first(struct core *core, struct topic *topic, uint32_t number)
 {
     struct job *job = core_job(core, number);
@@ -298,7 +299,7 @@ void core_kick(struct core *core, uint32_t number)
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
         job->failures =
-            0; /* the schedule begins again: else the next failure would bury it again */
+            0; /* the schedule begins again; otherwise the next failure would bury it again */
     core_make_ready(core, number);
     core_happened(core, job, HAPPENED_KICKED, NULL);
 }

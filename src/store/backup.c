@@ -16,7 +16,7 @@ enum {
     WINDOW_BYTES = 1024 * 1024,
 };
 
-/* More than a store gives out between a backup and its end, for the next hundred years. */
+/* More than a store can use up between a backup and its end in a hundred years. */
 #define RESTORED_SEQ_AHEAD   (UINT64_C(1) << 30)
 #define RESTORED_LEASE_AHEAD (UINT64_C(1) << 44)
 
@@ -27,11 +27,11 @@ struct capture {
     struct backup *backup;
     struct store_error *error;
     struct buf names;    /* names of the files in the directory, each with a NUL behind it */
-    unsigned new_slices; /* and history files: how many were opened, or are gone, since this was
-                            last set to 0 */
+    unsigned new_slices; /* slices and history files that were opened, or were removed, since this
+                            was last set to 0 */
 };
 
-/* Is it the name of a file that is whole when it appears: a slice, or a part of the history? */
+/* Is it the name of a file that is complete when it gets its name: a slice, or a history file? */
 static bool never_changes(const char *name)
 {
     uint32_t number;
@@ -57,14 +57,14 @@ static bool is_held(const struct backup *backup, const char *name)
     return false;
 }
 
-/* Is it the segment that its name says? It may have become another one since it was opened. */
+/* Does the segment match its name? Its file may have been reused since it was opened. */
 static bool names(const struct backup_file *held)
 {
     uint32_t number;
     return segment_name_parse(held->name, &number) && number == held->head.number;
 }
 
-/* The header, if it is there by now. A spare has none, and one may be on its way to the disk. */
+/* Reads the header, if there is one. A spare has none, or it may be under way to the disk. */
 static enum err read_head(struct capture *capture, struct backup_file *held, bool *out_good)
 {
     const struct disk_verbs *verbs = capture->disk->verbs;
@@ -95,13 +95,13 @@ static enum err hold(struct capture *capture, const char *name)
     bool good = false;
     held.is_slice = never_changes(name);
     CHECK(strlen(name) < sizeof(held.name));
-    (void)memcpy(held.name, name, strlen(name) + 1); /* a name of the disk's fits */
+    (void)memcpy(held.name, name, strlen(name) + 1); /* names of the disk fit */
     enum err err = capture->disk->verbs->open(capture->disk, name, false, &held.file);
     if (err == ERR_NOT_FOUND) {
         uint32_t number;
         bool half_made; /* it was merged meanwhile: another round finds the merged one */
         capture->new_slices += history_name_parse(name, &number, &half_made);
-        return OK; /* it was cleaned meanwhile, as the next manifest will say */
+        return OK; /* it was cleaned meanwhile, which the next manifest shows */
     }
     if (err) {
         store_error_set(capture->error, name, 0,
@@ -111,7 +111,7 @@ static enum err hold(struct capture *capture, const char *name)
         return err;
     }
     if (capture->disk->verbs->hold(capture->disk, held.file) == OK)
-        err = read_head(capture, &held, &good); /* else it is a spare from now on */
+        err = read_head(capture, &held, &good); /* else it counts as a spare */
     if (err || !good) {
         capture->disk->verbs->close(capture->disk, held.file);
         return err;
@@ -122,7 +122,7 @@ static enum err hold(struct capture *capture, const char *name)
     return OK;
 }
 
-/* All files that are not held yet. */
+/* Opens all files that are not open yet. */
 static enum err hold_new(struct capture *capture)
 {
     capture->names.len = 0;
@@ -138,7 +138,7 @@ static enum err hold_new(struct capture *capture)
     return err;
 }
 
-/* ---- one instant ---- */
+/* ---- the state at one time ---- */
 
 static int by_batch(const void *left, const void *right)
 {
@@ -190,7 +190,7 @@ static enum err find_end(struct backup *backup, struct store_error *error)
         return OK;
     struct backup_file *tail = &backup->files[backup->segments - 1];
     const struct manifest *manifest = &backup->manifest;
-    /* of a store that was closed cleanly, this is the end, even if another process has opened it
+    /* the end of a store that was closed cleanly, even if another process has opened it
        since */
     uint64_t last = manifest->clean ? manifest->durable : UINT64_MAX;
     struct walker walker = {.offset = BLOCK, .expected = tail->head.batch_first};

@@ -1,9 +1,9 @@
 /*
  * Owns the reads, from their request until their bytes are evicted, and the fetches that wait for
  * them. A read gets READ_BYTES in one piece if more than one of its bodies is wanted, else
- * LONE_BYTES: a disk that has to seek takes hardly longer for the former, but a fast one does.
- * Bytes behind the last batch that is completely in the file are never read: cached, they would be
- * wrong as soon as the next batch is written.
+ * LONE_BYTES: more bytes hardly take longer on a disk that seeks, but they do on a fast disk.
+ * Bytes behind the last batch that is completely in the file are never read: a cached copy would
+ * become wrong when the next batch is written.
  *
  * Invariants: a fetch that has not ended pins its segment, so that its file stays; a read under way
  * has the file open, too. The bytes that a read of one large record gets are never cached: they
@@ -18,21 +18,21 @@
 
 enum {
     READ_BYTES = 128 * 1024,   /* in one piece */
-    LONE_BYTES = 16 * 1024,    /* for one body of which no neighbours are wanted */
+    LONE_BYTES = 16 * 1024,    /* for one body, if no adjacent bodies are wanted */
     READS_MAX = 64,            /* waiting and under way */
-    AHEAD_MAX = READS_MAX / 2, /* of those that wait, reads that no fetch waits for */
-    UNDER_WAY_BYTES = 8 << 20, /* above it large records are read one after the other */
+    AHEAD_MAX = READS_MAX / 2, /* waiting reads without a fetch: read-ahead */
+    UNDER_WAY_BYTES = 8 << 20, /* with more, large records are read one after the other */
     KEPT_BYTES = 4 << 20,      /* of reads that have ended */
-    FETCHED_BYTES = 8 << 20,   /* of fetches that have ended: above it, one read at a time */
+    FETCHED_BYTES = 8 << 20,   /* of fetches that have ended; with more, one read at a time */
     /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
        milliseconds, most of them page faults of fresh memory. */
     IN_TURN_BYTES = READ_BYTES,
     KEPT_LISTS = 256, /* a power of two: as many as there are lone reads kept, at most */
 };
 
-/* A read that is kept has bytes of one or two stretches of READ_BYTES of its file. */
+/* A cached read has bytes of one or two aligned pieces of READ_BYTES of its file. */
 struct kept_part {
-    struct list link; /* body_reads::kept_at; empty: of no list */
+    struct list link; /* body_reads::kept_at; empty: in no list */
     struct body_read *read;
 };
 
@@ -45,29 +45,29 @@ struct body_read {
     uint32_t segment;
     uint64_t start, end; /* bytes of the segment's file */
     struct kept_part parts[2];
-    uint32_t wanted;     /* bodies in it that are, or soon will be */
-    bool alone;          /* of one fetch, and no other shares it */
+    uint32_t wanted;     /* bodies in it that are requested, or soon will be */
+    bool alone;          /* for one fetch only */
     bool large;          /* alone, and its bytes become the fetch's */
     struct list fetches; /* body_fetch::link */
     char *bytes;
     struct body_place place;     /* of a large record: its place … */
-    enum err verdict;            /* … and whether it holds, … */
+    enum err verdict;            /* … whether it is intact, … */
     struct body_content content; /* … and contents */
     struct disk_op op;
 };
 
 struct body_reads {
     struct store *store;
-    struct list queue;               /* body_fetch::link: wait for a read to be made for them */
-    struct list waiting;             /* body_read::link: those of fetches, in their order */
+    struct list queue;               /* body_fetch::link: fetches without a read yet */
+    struct list waiting;             /* body_read::link: reads of fetches, in their order */
     struct list ahead;               /* body_read::link: waiting, too, without fetches yet */
     struct list under_way;           /* body_read::link */
-    struct list kept;                /* body_read::link; the one not used for longest first */
-    struct list kept_at[KEPT_LISTS]; /* kept_part::link: the same reads, by where they are */
+    struct list kept;                /* body_read::link; least recently used first */
+    struct list kept_at[KEPT_LISTS]; /* kept_part::link: the same reads, hashed by place */
     uint64_t looks;                  /* reads that were examined to find a cached one: for tests */
     uint32_t waiting_count, ahead_count, under_way_count;
     size_t under_way_bytes, kept_bytes, fetched_bytes;
-    int64_t retry_at_us; /* no descriptor was free */
+    int64_t retry_at_us; /* when to try again, if no descriptor was free */
     bool wants_ahead;    /* see store_wants_read_ahead() */
 };
 
@@ -105,7 +105,7 @@ static struct body_read *find(struct list *head, const struct body_place *place)
     return NULL;
 }
 
-/* ---- those that are kept, by where they are ---- */
+/* ---- cached reads by place ---- */
 
 static struct list *kept_at(struct body_reads *reads, uint32_t segment, uint64_t offset)
 {
@@ -123,7 +123,7 @@ static void list_kept(struct body_reads *reads, struct body_read *read)
     }
 }
 
-/* One that has all of these bytes, or NULL. O(1), as long as few overlap. */
+/* A cached read that has all of these bytes, or NULL. O(1), as long as few reads overlap. */
 static struct body_read *find_kept(struct body_reads *reads, uint32_t segment, uint64_t start,
                                    uint64_t end)
 {
@@ -152,7 +152,7 @@ uint64_t body_reads_looks(const struct body_reads *reads)
 static void unpin(struct body_reads *reads, const struct body_fetch *fetch)
 {
     struct segment *segment = segments_find(reads->store->segments, fetch->segment);
-    if (segment) /* else there was none from the start */
+    if (segment) /* NULL: there never was one */
         segments_unpin(segment);
 }
 
@@ -174,7 +174,7 @@ static enum err show(struct body_reads *reads, struct body_fetch *fetch)
     return record_open(fetch->bytes, len, &fetch->place, &fetch->content);
 }
 
-/* Gives the fetch its record, of which the read has brought what there is. */
+/* Ends the fetch with its record from the read. */
 static void serve(struct body_reads *reads, struct body_fetch *fetch, const struct body_read *read)
 {
     const struct body_place *place = &fetch->place;
@@ -231,11 +231,11 @@ static void queue_again(struct body_reads *reads, struct body_read *read, bool a
 
 static void fail(struct body_reads *reads, struct body_read *read)
 {
-    if (read->op.err == ERR_AGAIN) { /* no descriptor is free: no fault of the segment */
+    if (read->op.err == ERR_AGAIN) { /* no descriptor is free: no error of the segment */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
         queue_again(reads, read, false);
     } else if (!read->alone) {
-        queue_again(reads, read, true); /* one bad sector must not cost the neighbours */
+        queue_again(reads, read, true); /* one bad sector must not affect adjacent records */
     }
     while (!list_empty(&read->fetches))
         end_fetch(reads, fetch_of(read->fetches.next), ERR_IO);
@@ -244,7 +244,7 @@ static void fail(struct body_reads *reads, struct body_read *read)
 static void serve_large(struct body_reads *reads, struct body_read *read)
 {
     if (list_empty(&read->fetches))
-        return; /* it was ended meanwhile */
+        return; /* the fetch was ended meanwhile */
     struct body_fetch *fetch = fetch_of(read->fetches.next);
     enum err err = read->op.got < read->op.len ? ERR_DAMAGED : read->verdict;
     if (!err) {
@@ -325,7 +325,7 @@ static void unlist(struct body_reads *reads, struct body_read *read)
         reads->waiting_count--;
 }
 
-/* Has the read bring this record, too, if it is near. */
+/* Extends the read to this record, too, if it is near. */
 static bool extend(struct body_read *read, const struct body_place *place)
 {
     uint64_t start = start_of(place) < read->start ? start_of(place) : read->start;
@@ -349,7 +349,7 @@ static struct body_read *find_near(struct list *head, const struct body_place *p
 static void attach(struct body_reads *reads, struct body_read *read, struct body_fetch *fetch)
 {
     if (read->state == READ_WAITING && list_empty(&read->fetches)) {
-        unlist(reads, read); /* from the reads ahead */
+        unlist(reads, read); /* from the list `ahead` */
         wait_add(reads, read);
     }
     list_remove(&fetch->link);
@@ -357,7 +357,7 @@ static void attach(struct body_reads *reads, struct body_read *read, struct body
     list_add_tail(&read->fetches, &fetch->link);
 }
 
-/* Finds or makes the read that brings it. */
+/* Finds or makes the fetch's read. */
 static void plan(struct body_reads *reads, struct body_fetch *fetch)
 {
     const struct body_place *place = &fetch->place;
@@ -386,7 +386,7 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
 
 /* ---- starting ---- */
 
-/* A large record's checksum takes its time: the disk's thread makes it. */
+/* Called by the disk's thread: the checksum of a large record takes long. */
 static void check_large(struct disk_op *op)
 {
     struct body_read *read = op->owner;
@@ -405,8 +405,8 @@ static void widen(const struct store *store, const struct segment *segment, stru
         read->end = settled > read->start ? settled : read->start;
 }
 
-/* Can its segment still be read? Reads ahead do not pin it, so it may have been removed, or be
- * about to be. */
+/* Can the segment still be read? Read-ahead does not pin it, so it may have been removed, or will
+   be soon. */
 static bool stays(const struct store *store, const struct segment *segment)
 {
     bool goes = cleaner_removing(store->cleaner) && segment == segments_first(store->segments);
@@ -477,7 +477,7 @@ int64_t body_reads_next_us(const struct body_reads *reads)
 
 /* ---- store.h ---- */
 
-/* ERR_AGAIN: it must be left to the disk's threads. */
+/* ERR_AGAIN: the disk's threads must read it. */
 static enum err check_in_turn(const struct store *store, uint64_t where, size_t len)
 {
     const struct segment *segment = segments_find(store->segments, where_segment(where));
@@ -487,7 +487,7 @@ static enum err check_in_turn(const struct store *store, uint64_t where, size_t 
     return !segment->file || len > IN_TURN_BYTES ? ERR_AGAIN : OK;
 }
 
-/* Is the record in its file? Else there is only the copy in memory. */
+/* Is the record in its file? If not, there is only the copy in memory. */
 static bool is_settled(const struct store *store, const struct body_place *place)
 {
     const struct segment *segment = segments_find(store->segments, where_segment(place->where));
@@ -659,7 +659,7 @@ void body_reads_free(struct body_reads *reads)
     mem_free(reads);
 }
 
-/* Checks the reads of one list; returns how many they are. */
+/* Checks the reads of one list; returns their number. */
 static uint32_t list_valid(const struct body_reads *reads, const struct list *head,
                            enum read_state state, bool waited_for, size_t *out_bytes)
 {

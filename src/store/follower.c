@@ -17,13 +17,13 @@ enum { WINDOW_BYTES = 256 * 1024 };
 
 struct follower {
     struct followers *all;
-    char name[FOLLOWER_NAME_MAX]; /* empty: this place is free */
+    char name[FOLLOWER_NAME_MAX]; /* empty: this entry is free */
     enum follower_state state;
     uint64_t cursor;
     uint64_t read;   /* it has received all batches up to this one */
-    uint32_t number; /* of the segment where the next one is; 0: to be found … */
-    uint64_t offset; /* … and where in it */
-    uint64_t batch;  /* … and its number, or a lower one during the search for it */
+    uint32_t number; /* of the segment with the next batch; 0: not found yet … */
+    uint64_t offset; /* … its offset … */
+    uint64_t batch;  /* … and its number, or a lower one during the search */
     char *window;    /* or NULL */
     size_t cap, len; /* bytes [start, start + len) of segment `window_number` … */
     uint64_t start;
@@ -35,10 +35,11 @@ struct follower {
 struct followers {
     struct store *store;
     struct follower each[FOLLOWERS_MAX];
-    struct follower *reader; /* the disk reads for this one; NULL: for none, or it went away */
+    struct follower
+        *reader; /* the follower whose read is under way; NULL: none, or it was removed */
     bool reading;
     struct disk_op op;
-    char *into; /* the window being read; not used otherwise until the read has ended */
+    char *into; /* the window being read; only the read uses it until it has ended */
     size_t want, got;
     uint64_t at, synced;
     uint32_t number;
@@ -56,7 +57,7 @@ static bool needs(const struct follower *follower, uint64_t batch)
     return in_use(follower) && follower->state == FOLLOWER_READS && follower->cursor < batch;
 }
 
-/* ---- the disk's part ---- */
+/* ---- reads of the disk ---- */
 
 static void take_window(struct follower *follower, struct followers *all)
 {
@@ -70,7 +71,7 @@ static void take_window(struct follower *follower, struct followers *all)
     all->into = NULL;
 }
 
-/* The bytes are there, or will not come. */
+/* Ends the read, with or without success. */
 static void end_read(struct followers *all, enum err err)
 {
     struct follower *follower = all->reader;
@@ -139,7 +140,7 @@ static enum err fill_window(struct follower *follower, size_t len)
     return ERR_AGAIN;
 }
 
-/* `len` bytes at the follower's place. They are as they were when `read` + 1 was durable. */
+/* `len` bytes at the follower's position, as they were when batch `read` + 1 was durable. */
 static enum err bytes_at(struct follower *follower, size_t len, const char **out_at)
 {
     const struct log *log = follower->all->store->log;
@@ -165,7 +166,7 @@ static enum err bytes_at(struct follower *follower, size_t len, const char **out
     return ERR_IO;
 }
 
-/* ---- going along the log ---- */
+/* ---- reading the log in order ---- */
 
 /* Continues at the segment's first batch. */
 static void enter(struct follower *follower, const struct segment *segment)
@@ -175,8 +176,8 @@ static void enter(struct follower *follower, const struct segment *segment)
     follower->batch = segment->batch_first;
 }
 
-/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments):
-   at the beginning, and at the end of the log. */
+/* Finds the segment of the batch behind `read`. The batch itself is found by reading the segment.
+   O(segments); called at the beginning, and at the end of the log. */
 static bool find_segment(struct follower *follower)
 {
     const struct segments *segments = follower->all->store->segments;
@@ -214,7 +215,7 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
         return;
     }
     batch_walk_init(&walk, batch, head->payload_bytes);
-    enum err err = batch_walk_next(&walk); /* its epoch is known then */
+    enum err err = batch_walk_next(&walk); /* reads the epoch, too */
     callbacks->batch(callbacks, head->number, walk.epoch, head->clock_us);
     for (; err == OK; err = batch_walk_next(&walk)) {
         if (walk.record.copy)
@@ -255,10 +256,11 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
     if (err)
         return err;
     if (!good || !batch_whole(&head, at, segment->key)) {
-        follower->offset += BLOCK; /* damage in which nothing lived: recovery skipped it */
+        follower->offset += BLOCK; /* damage without live records: recovery skipped it */
         return OK;
     }
-    if (head.number > log_synced(store->log)) { /* those before it were lost, harmlessly */
+    if (head.number >
+        log_synced(store->log)) { /* batches before it were lost, without live records */
         follower->read = log_synced(store->log);
         return OK;
     }
@@ -294,7 +296,7 @@ enum err follower_read(struct follower *follower, struct follower_callbacks *cal
 
 /* ---- names and cursors ---- */
 
-/* Behind all that was appended so far. The open batch is closed: it would gather more. */
+/* Begins behind everything appended so far. Seals the open batch, which would get more records. */
 static void begin_at_end(struct follower *follower)
 {
     struct log *log = follower->all->store->log;
@@ -304,7 +306,7 @@ static void begin_at_end(struct follower *follower)
     follower->number = 0;
 }
 
-/* Makes all that was appended durable, and completes a pending write of the manifest. */
+/* Makes everything appended durable, and completes a pending write of the manifest. */
 static enum err settle(struct store *store)
 {
     log_want_sync(store->log);
@@ -317,14 +319,12 @@ static enum err settle(struct store *store)
     return store->failed ? ERR_STORE_FAILED : OK;
 }
 
-/*
- * Name and cursor are durable before anything more is: else a process that is killed soon would
- * leave batches that the next one, which makes the follower again, begins behind.
- */
+/* Name and cursor must be durable before later batches: after a kill, the next process would begin
+   the follower behind them. */
 static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_MAX])
 {
     struct store *store = follower->all->store;
-    manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not before: it is never taken back */
+    manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not earlier: a feature is never removed */
     memcpy(follower->name, name, FOLLOWER_NAME_MAX);
     begin_at_end(follower);
     if (!manifest_write_now(store->manifest, false)) {
@@ -387,8 +387,7 @@ void follower_restart(struct follower *follower)
     manifest_write(follower->all->store->manifest);
 }
 
-/* The first batch that no cleaning under way takes: it is done to the oldest segment, and never to
- * the only one. */
+/* The first batch that the cleaner keeps: it works on the oldest segment, if there are others. */
 static uint64_t first_kept(const struct segments *segments)
 {
     const struct segment *first = segments_first(segments);
@@ -438,7 +437,7 @@ void follower_ack(struct follower *follower, uint64_t batch)
     follower->cursor = batch;
     if (batch <= follower->read)
         return;
-    follower->read = batch; /* it had read that in an earlier life */
+    follower->read = batch; /* an earlier process had read it */
     follower->number = 0;
 }
 
@@ -531,7 +530,7 @@ bool followers_reading(const struct followers *all)
     return all->reading;
 }
 
-/* Of the segments with batches behind the cursor. O(segments behind it) */
+/* Bytes of the segments with batches behind the cursor. O(segments behind it) */
 static uint64_t lag_bytes(const struct followers *all, uint64_t cursor)
 {
     const struct segments *segments = all->store->segments;

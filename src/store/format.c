@@ -157,7 +157,7 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
         .key = get_u64(at + 64),
     };
     if (head.batch_first == 0 || head.size_bytes < 2 * BLOCK || head.size_bytes % BLOCK != 0)
-        return FORMAT_BAD; /* the same */
+        return FORMAT_BAD; /* as in manifest_decode() */
     memcpy(head.id.bytes, at + 16, sizeof(head.id.bytes));
     *out_head = head;
     return FORMAT_GOOD;

@@ -221,7 +221,7 @@ struct stored store_append(struct store *store, const struct event *event)
 void store_died(struct store *store, struct stored record)
 {
     bool lived = segments_record_died(store->segments, record);
-    CHECK(lived); /* it never was, or died before */
+    CHECK(lived); /* else the core named a record that does not exist, or is dead already */
 }
 
 uint64_t store_batch(const struct store *store)
@@ -297,7 +297,7 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
         return ERR_DISK_LIMIT;
     const struct segments *segments = store->segments;
     enum err full = segments_full(segments);
-    if (!full && segments_scarce(segments)) /* the next turn sets it */
+    if (!full && segments_scarce(segments)) /* the next turn updates `full` */
         return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
     /*
      * While the disk is full, room is reserved so that finish and delete still work: for the record

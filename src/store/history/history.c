@@ -6,11 +6,11 @@
 #include "store/history/history_parts.h"
 
 enum {
-    FLUSH_BYTES = 2 * 1024 * 1024, /* of the table in memory: then it goes to a file */
+    FLUSH_BYTES = 2 * 1024 * 1024, /* size of the table in memory that starts a flush to a file */
     WAITING_MAX = 64 * 1024,       /* of entries that are not in the log yet */
     TURN_ENTRIES = 2000,           /* built in one turn: up to 1 µs each, … */
-    SORTS_AS_ONE = 4,              /* … as much as to sort so many */
-    AGAIN_US = 100 * 1000,         /* no descriptor was free */
+    SORTS_AS_ONE = 4,              /* … the same cost as sorting so many */
+    AGAIN_US = 100 * 1000,         /* until the next try, if no descriptor was free */
 };
 
 /* ---- files ---- */
@@ -64,7 +64,9 @@ bool history_has_room(const struct history *history, uint64_t bytes)
     uint64_t max_bytes = store->options.max_bytes;
     uint64_t used =
         segments_bytes(store->segments) + segments_slice_bytes(store->segments) + history->bytes;
-    uint64_t spare = 2 * store->options.segment_bytes; /* as segments.c keeps, and has in part */
+    uint64_t spare =
+        2 * store->options
+                .segment_bytes; /* segments.c keeps so much for spares, and has used some of it */
     uint64_t made = segments_room(store->segments);
     spare = made < spare ? spare - made : 0;
     return !segments_full(store->segments) &&
@@ -116,7 +118,7 @@ static bool yield(struct history *history)
     return file != NULL;
 }
 
-/* Have jobs no room, also after what went last? A try that is under way may find some. */
+/* Do jobs still lack space after the last file was removed? Not while a new try is under way. */
 static bool is_in_the_way(const struct history *history)
 {
     const struct segments *segments = history->store->segments;
@@ -124,8 +126,7 @@ static bool is_in_the_way(const struct history *history)
            segments_next_us(segments) > history->store->now_us;
 }
 
-/* Retires files whose youngest entry is too old, unless history is off; and the oldest if the disk
- * has no room for jobs. */
+/* Retires files that are too old, unless history is off; and the oldest if jobs have no room. */
 static void expire(struct history *history)
 {
     struct history_file *file = oldest(history);
@@ -136,16 +137,16 @@ static void expire(struct history *history)
         history_retire(history, file);
 }
 
-/* ---- what happens ---- */
+/* ---- adding entries ---- */
 
 static void write_record(struct history *history, struct bytes entry, bool promised)
 {
     if (segments_full(history->store->segments))
-        return; /* its last room is for ends of jobs: the entry is in memory only */
+        return; /* the last room is for ends of jobs, so the entry is in memory only */
     log_append_history(history->store->log, entry, promised);
 }
 
-/* Entries that wait go to the log, before a later one does. */
+/* Writes waiting entries to the log, before a later one. */
 static void write_waiting(struct history *history)
 {
     uint16_t len;
@@ -166,8 +167,8 @@ static void wait_for_batch(struct history *history, struct bytes entry)
 }
 
 /*
- * A reservation by a connection is not in the log, and its entry must not cost a write of its own:
- * it waits for a batch that others begin.
+ * A reservation by a connection is not in the log, and its entry must not cause a write of its own:
+ * it waits until another record begins a batch.
  */
 void store_history_add(struct store *store, const struct happening *happening)
 {
@@ -182,7 +183,7 @@ void store_history_add(struct store *store, const struct happening *happening)
         write_waiting(history);
         write_record(history, entry, happening->promised);
     }
-    /* If it did not come to the log, it is of a batch that is still to come. */
+    /* If it was not written to the log, it belongs to the next batch. */
     uint64_t batch = log_batch(store->log) + !log_is_open(store->log);
     history_table_add(&history->table, history_key(history->key, happening->seq, happening->id),
                       entry, batch);
@@ -200,7 +201,7 @@ static bool is_pressed(const struct history *history)
     return history->wanted || history->table.bytes >= FLUSH_BYTES;
 }
 
-/* Begins a flush: seals the open batch, so that the entries of the table are of finished batches.
+/* Begins a flush: seals the open batch, so that all entries of the table belong to sealed batches.
  */
 static void freeze(struct history *history)
 {
@@ -265,12 +266,12 @@ static void build_one(struct history *history, const struct history_node *node)
     struct happening happening;
     size_t len;
     enum err err = history_entry_decode(node->entry, node->len, &happening, &len);
-    CHECK(!err); /* we made it, or have decoded it before */
+    CHECK(!err); /* this process has encoded it, or decoded it before */
     history_image_add(&history->image, node->key, bytes_of(node->entry, node->len),
                       happening.at_us);
 }
 
-/* The entries of a hot job are all in one bucket: a turn may end within it. */
+/* All entries of a job are in one bucket, maybe many: a turn may end within it. */
 static void build(struct history *history)
 {
     const struct history_node *node;
@@ -293,7 +294,7 @@ static void build(struct history *history)
     }
 }
 
-/* The file is tried again later, as long as memory has room for what happens meanwhile. */
+/* Writes the file again later, while memory has room for new entries. */
 static void put_off(struct history *history)
 {
     history->retry_at_us = history->store->now_us + AGAIN_US;
@@ -325,7 +326,7 @@ static void written(struct disk_op *op)
     const struct history_head *head = &history->image.head;
     struct history_file *file =
         history_file_new(history, history->number, head, history->image.bytes.at + head->data_end);
-    CHECK(file); /* we made it a moment ago */
+    CHECK(file); /* it was encoded just before */
     list_add_tail(&history->files, &file->link);
     history->covered = head->batch_last;
     end_flush(history);
@@ -383,7 +384,7 @@ bool history_let_go(struct history *history, uint64_t batch)
 
 /* ---- the turn ---- */
 
-/* None is kept, and nothing is left of a time when it was. */
+/* History is off, and nothing is left of a time when it was on. */
 static bool is_off(const struct history *history)
 {
     return history->keep_us == 0 && list_empty(&history->files) && list_empty(&history->retired);
@@ -447,8 +448,8 @@ bool history_busy(const struct history *history)
 
 struct found_history {
     struct history *history;
-    struct buf numbers; /* uint32_t, of whole files … */
-    struct buf halves;  /* … and of those that were being written */
+    struct buf numbers; /* uint32_t, of complete files … */
+    struct buf halves;  /* … and of files that were being written */
 };
 
 static void found_name(void *ctx, const char *name)

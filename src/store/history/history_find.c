@@ -1,7 +1,7 @@
 /*
- * Look-ups: first in memory, then in the files from the newest to the oldest, and in each its
- * blocks from the last to the first, because a job may have a hundred thousand entries, of which
- * only the newest are shown. Searches run one after another. A search pins the files that existed
+ * Look-ups: first in memory, then in the files from the newest to the oldest, and in each file from
+ * the last block to the first, because a job may have a hundred thousand entries, and only the
+ * newest are shown. Searches run one after another. A search pins the files that existed
  * at its beginning, so that neither a merge nor a removal changes its result.
  */
 #include "base/arena.h"
@@ -10,10 +10,10 @@
 #include "store/history/history_parts.h"
 
 enum {
-    AGAIN_US = 100 * 1000,  /* no descriptor was free */
+    AGAIN_US = 100 * 1000,  /* until the next try, if no descriptor was free */
     UNDER_WAY_MAX = 4,      /* searches that read at a time */
     READ_MAX = 64 * 1024,   /* bytes, unless one block has more */
-    TURN_BYTES = 64 * 1024, /* searched in a turn, besides one read: some 20 us a KiB; … */
+    TURN_BYTES = 64 * 1024, /* searched in a turn, besides one read: about 20 us for 1 KiB; … */
     TAKEN_BYTES = 12,  /* … an entry that is found in memory counts as this many bytes, … */
     PASSED_NODES = 16, /* … and this many other entries in memory as one found */
     FOUND_BYTES_MAX = 1024 * 1024 /* of entries; more are not shown */
@@ -69,12 +69,12 @@ static void take(struct history_search *search, struct bytes entry)
     size_t len;
     struct bytes copy = arena_copy(&search->arena, entry);
     enum err err = history_entry_decode(copy.at, copy.len, &happening, &len);
-    CHECK(!err); /* it was whole a moment ago */
+    CHECK(!err); /* it was decoded before */
     search->arena_bytes += copy.len;
     buf_add(&search->found, &happening, sizeof(happening));
 }
 
-/* Of the entries that are too old those before them are, too. */
+/* Stops at the first entry that is too old: all before it are older. */
 static void look_into_table(struct history_search *search, const struct history_table *table)
 {
     const struct history_node *node = history_table_first(table, search->key);
@@ -125,7 +125,7 @@ static bool blocks_of(const struct history_search *search, const struct history_
         else
             high = middle;
     }
-    size_t first = low > 0 ? low - 1 : 0; /* the one before may end with it */
+    size_t first = low > 0 ? low - 1 : 0; /* the block before may end with this key */
     while (low < file->head.blocks && file->fences[low].key == search->key)
         low++;
     *out_first = first;
@@ -138,7 +138,7 @@ static uint64_t block_end(const struct history_file *file, size_t block)
     return block + 1 < file->head.blocks ? file->fences[block + 1].offset : file->head.data_end;
 }
 
-/* The entries of a block that was read, in their order, into `out`. */
+/* Appends the key's entries in this block to `out`, in order. */
 static enum err collect(const struct history_search *search, size_t block, struct buf *out)
 {
     const struct history_file *file = current(search);
@@ -215,7 +215,7 @@ static void submit(struct history_search *search)
     search->history->store->disk->verbs->submit(search->history->store->disk, &search->op);
 }
 
-/* ---- the life of a search ---- */
+/* ---- searches ---- */
 
 static void search_free(struct history_search *search)
 {
@@ -251,7 +251,7 @@ static void end(struct history_search *search, enum err err)
     find->done(find);
 }
 
-/* A read has ended. The file is left, unless there are blocks before those that were read. */
+/* Uses the blocks that were read. Continues with the next file if no earlier blocks are left. */
 static enum err use_read(struct history_search *search)
 {
     search->op.done = NULL;
@@ -266,7 +266,7 @@ static enum err use_read(struct history_search *search)
     }
     search->last = SIZE_MAX;
     leave_file(search);
-    search->find->damaged |= err == ERR_DAMAGED; /* others may have more */
+    search->find->damaged |= err == ERR_DAMAGED; /* other blocks may be intact */
     return err == ERR_DAMAGED ? OK : err;
 }
 
@@ -391,5 +391,5 @@ void store_history_find_end(struct store *store, struct history_find *find)
     find->search = NULL;
     search->find = NULL;
     if (!search->reading)
-        search_free(search); /* else when the read has ended */
+        search_free(search); /* else it is freed when the read has ended */
 }

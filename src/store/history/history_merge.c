@@ -66,7 +66,7 @@ static void put_off(struct history_merge *merge)
     merge->retry_at_us = merge->history->store->now_us + AGAIN_US;
 }
 
-/* ---- which ---- */
+/* ---- choosing the inputs ---- */
 
 /*
  * How many of the newest files, which are adjacent, are below this size. 0 if one of them is larger
@@ -149,7 +149,7 @@ static void read_ended(struct disk_op *op)
     merge->reading = NULL;
     if (!op->err &&
         (op->got != op->len || history_walk_init(&input->walk, input->bytes, op->len) != OK))
-        input->file->damaged = true; /* it is not merged, nor are those before it */
+        input->file->damaged = true; /* neither it nor files before it are merged */
     if (op->err || input->file->damaged) {
         put_off(merge);
         return;
@@ -175,7 +175,7 @@ static void read_block(struct history_merge *merge, struct merge_input *input)
     merge->history->store->disk->verbs->submit(merge->history->store->disk, &merge->op);
 }
 
-/* The next entry of the input. False: it is being read, or all was put off. */
+/* Advances to the input's next entry. False: its block is being read, or the merge was put off. */
 static bool advance(struct history_merge *merge, struct merge_input *input)
 {
     if (input->has_entry || input->at_end)
@@ -212,7 +212,7 @@ static void gather(struct history_merge *merge)
             if (!advance(merge, input))
                 return;
             if (input->has_entry && (!first || input->key < first->key))
-                first = input; /* of one key the older file's */
+                first = input; /* for equal keys, the older file's entry first */
         }
         if (!first) {
             history_image_end(&merge->image);
@@ -226,14 +226,14 @@ static void gather(struct history_merge *merge)
     }
 }
 
-/* The merged one stands where the first of them stood. */
+/* The merged file takes the place of the first input. */
 static void replace_inputs(struct history_merge *merge)
 {
     struct history *history = merge->history;
     const struct history_head *head = &merge->image.head;
     struct history_file *file =
         history_file_new(history, merge->number, head, merge->image.bytes.at + head->data_end);
-    CHECK(file); /* we made it a moment ago */
+    CHECK(file); /* it was encoded just before */
     list_add_tail(&merge->inputs[0].file->link, &file->link);
     for (unsigned i = 0; i < merge->count; i++)
         history_retire(history, merge->inputs[i].file);

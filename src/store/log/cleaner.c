@@ -166,7 +166,7 @@ static void put_off(struct cleaner *cleaner, enum err err)
                                                             : READ_TRIES;
     scan_discard(&cleaner->scan);
     cleaner->batch = NULL;
-    if (err == ERR_AGAIN) { /* no descriptor is free: no fault of the segment */
+    if (err == ERR_AGAIN) { /* no descriptor is free: no error of the segment */
         cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
         return;
     }
@@ -307,7 +307,8 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     }
     if (err == OK)
         return;
-    if (err == ERR_CORRUPT) /* the checksum is valid, the contents are not: a bug, or sabotage */
+    if (err ==
+        ERR_CORRUPT) /* the checksum is valid, the contents are not: a bug, or another program */
         segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
                          "a record is whole but cannot be");
     cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
@@ -370,12 +371,12 @@ static void write_slices(struct cleaner *cleaner)
     relocate_rest(cleaner);
 }
 
-/* All that can be read and is live has been relocated, or has gone to slices. */
+/* Everything live that can be read was relocated, or has moved to slices. */
 static void begin_rest(struct cleaner *cleaner)
 {
     cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : after_unread(cleaner);
     if (cleaner->step == CLEAN_SLICES)
-        write_slices(cleaner); /* mostly it fits into one batch */
+        write_slices(cleaner); /* usually it fits into one batch */
 }
 
 /* Moves far jobs to slices. Jobs that changed meanwhile stay; another walk relocates them. */

@@ -384,7 +384,7 @@ int64_t log_next_us(const struct log *log)
     int64_t at_us = INT64_MAX;
     int64_t next_us = INT64_MAX;
     if (log->store->failed || log->step != COMMIT_IDLE)
-        return INT64_MAX; /* the disk wakes us */
+        return INT64_MAX; /* the end of the disk operation starts a turn */
     if (log->open && list_empty(&log->sealed))
         next_us = open_due_at(log);
     else if (!list_empty(&log->sealed) && log->reopen_at_us > log->store->now_us)

@@ -249,7 +249,7 @@ void segments_set_aside(struct segments *segments, uint32_t count)
     segments->set_aside += count;
 }
 
-/* ---- which there are ---- */
+/* ---- finding segments ---- */
 
 struct segment *segments_find(const struct segments *segments, uint32_t number)
 {
@@ -343,7 +343,7 @@ void segments_damaged(struct segments *segments, struct segment *segment, uint64
     segments->store->callbacks->notice(segments->store->callbacks, STORE_DAMAGED, &error);
 }
 
-/* ---- what lives ---- */
+/* ---- live records ---- */
 
 void segments_record_lives(struct segments *segments, struct segment *segment, struct stored stored)
 {

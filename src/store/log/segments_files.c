@@ -1,5 +1,5 @@
 /*
- * The open files of segments and slices: which are open, and who reads them.
+ * The open files of segments and slices, and their reads.
  */
 #include "base/check.h"
 #include "store/log/segments_parts.h"
@@ -105,7 +105,7 @@ void segments_read(struct segments *segments, struct segment *segment, struct di
     segments->disk->verbs->submit(segments->disk, op);
 }
 
-/* Keeps a file that the read opened, unless the segment has got one meanwhile. */
+/* Keeps a file that the read opened, unless the segment has an open file already. */
 static void take_file(struct segments *segments, struct segment *segment, const struct disk_op *op)
 {
     if (!op->file || op->fresh || op->file == segment->file)

@@ -170,7 +170,7 @@ static unsigned whole_spares(const struct segments *segments)
     return count;
 }
 
-/* Near the limit the room is rather for slices and history, so it is given back. */
+/* Near the limit, the file's space is needed for slices and history, so it is freed. */
 bool segments_may_reuse(const struct segments *segments, const struct segment *segment)
 {
     bool usual = segment->size_bytes == segments->options->segment_bytes;
@@ -221,8 +221,8 @@ bool segments_scarce(const struct segments *segments)
     return more < kept_bytes(segments) + pending - room;
 }
 
-/* The disk counts as full before it is: while it still has room enough to clean. It is asked only
- * while spares are missing. */
+/* The disk counts as full while it still has enough room for cleaning. Checked only while spares
+   are missing. */
 static void watch(struct segments *segments)
 {
     bool ask = segments_room(segments) < kept_bytes(segments);

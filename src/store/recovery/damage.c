@@ -155,9 +155,9 @@ static void parse_region(struct damage *damage, uint32_t number)
 }
 
 /*
- * Up to where the bytes of a mixed region are the batch's own: as long as records lie side by side,
- * or to where the header says that they end, if it says anything. It has no sum of its own: one
- * that says that they end within an intact record is damaged.
+ * The end of the batch's own bytes in a mixed region: where consecutive records end, or the end in
+ * the header, if that is readable. The header has no checksum of its own: if its end is within an
+ * intact record, the header is damaged.
  */
 static uint64_t own_end(const struct damage *damage, const struct region *region)
 {
@@ -167,7 +167,7 @@ static uint64_t own_end(const struct damage *damage, const struct region *region
     if (room < BLOCK || !batch_is_of(region->bytes, region->number, damage->tag))
         return region->start;
     if (batch_head_decode(region->bytes, room, &head) == FORMAT_GOOD)
-        end = BATCH_HEAD + head.payload_bytes; /* else the records alone tell */
+        end = BATCH_HEAD + head.payload_bytes; /* else only the records show the end */
     while (at != end && room - at >= 16 &&
            record_decode(region->bytes + at, (size_t)(room - at), &record) == OK)
         at += record.len;
@@ -202,7 +202,7 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
 
 /* ---- finding regions ---- */
 
-/* Does a batch begin here that says how long it is? */
+/* Does a batch with a readable length begin here? */
 static bool has_length(struct walker *walker)
 {
     struct scan *scan = &walker->scan;
@@ -215,9 +215,8 @@ static bool has_length(struct walker *walker)
 }
 
 /*
- * Where a region ends that no good batch of the log follows. What is left of batches without their
- * first blocks looks like the earlier segment, in a file that was used again: all of it is looked
- * at.
+ * The end of a region that no good batch of the log follows. In a reused file, batches whose first
+ * blocks are lost look like the earlier segment: so all of the rest is examined.
  */
 static uint64_t end_of_last(struct walker *walker, struct region *region)
 {
@@ -382,7 +381,7 @@ static void match_death(struct damage *damage, struct stored died)
     }
 }
 
-/* A good record of a job lies at `where`: which suspects claim to end or replace it? */
+/* A good record of a job is at `where`: finds the suspects that claim to end or replace it. */
 static void match_victim(struct damage *damage, uint64_t where, const struct record *record)
 {
     const struct suspect_index *index = &damage->by_died;
@@ -414,7 +413,8 @@ static void match_record(struct damage *damage, uint64_t batch, uint64_t where,
     for (; key; key = next_with(seqs, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
         bool later = batch > damage->regions[suspect->region].batch_last;
-        bool anew = suspect->kind != EVENT_JOB || event->kind != EVENT_MOVE; /* has no body */
+        bool anew = suspect->kind != EVENT_JOB ||
+                    event->kind != EVENT_MOVE; /* a MOVE does not have the body */
         suspect->superseded = suspect->superseded || (later && anew);
         suspect->seq_known = suspect->seq_known || (!later && event->kind == EVENT_JOB);
         suspect->known_before = suspect->known_before || suspect->seq_known;
@@ -468,7 +468,7 @@ static void match_suspects(struct damage *damage)
 
 /* ---- the verdict ---- */
 
-/* Jobs of the earlier segment in the file have ended, or lie elsewhere by now. */
+/* Jobs of the earlier segment in the file have ended, or have a record elsewhere. */
 static void judge_earlier(struct damage *damage)
 {
     for (size_t i = 0; i < damage->suspect_count; i++) {
@@ -612,7 +612,7 @@ static enum err read_segment(struct damage *damage, size_t index, struct walker 
     while (walker->expected < batch_end && !err) {
         struct region *region = damage_region(damage, number, walker->offset);
         if (region &&
-            region->batch_first == walker->expected) { /* else it has no bytes, and was passed */
+            region->batch_first == walker->expected) { /* else it is empty, and was skipped */
             err = reader->region(reader->ctx, region);
             walker_move_to(walker, region->end, region->batch_last + 1);
             continue;

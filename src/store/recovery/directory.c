@@ -272,7 +272,7 @@ enum err directory_read_lenient(struct disk *disk, struct directory *out_directo
     struct directory directory = {0};
     enum err err = directory_manifest(disk, &directory, out_error);
     if (err == ERR_CORRUPT || err == ERR_IO)
-        err = OK; /* the segments say almost as much */
+        err = OK; /* the segments have almost the same information */
     if (!err)
         err = disk->verbs->list(disk, found_name, &directory);
     for (size_t i = 0; i < directory.count && !err; i++) {

@@ -128,7 +128,7 @@ enum err recover_unused(struct recovery *recovery)
     return err;
 }
 
-/* Are all batches of a segment before the log as they were written? */
+/* Are all batches of this segment, which precedes the log, intact? */
 static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whole)
 {
     struct store *store = recovery->store;
@@ -149,7 +149,7 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
     return OK;
 }
 
-/* A crash came before it was set aside: bodies that were lost may still be found in it some day. */
+/* A crash came before the segment was set aside: lost bodies may still be found in it later. */
 static enum err set_aside_now(struct store *store, uint32_t number)
 {
     char aside[DISK_NAME_MAX];

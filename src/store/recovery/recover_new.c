@@ -1,5 +1,5 @@
 /*
- * What an opening makes that was not there: a new store with its id, and the secret of reused
+ * What an opening creates if it is missing: a new store with its id, and the secret of reused
  * files.
  */
 #include <sys/random.h>

@@ -38,9 +38,9 @@ struct salvage {
     struct directory directory;
     size_t first_segment; /* index in directory.found; those before were cleaned */
     struct damage damage;
-    struct slice_liveness_set liveness; /* what the log's intact batches say about slices */
+    struct slice_liveness_set liveness; /* of slices, by the log's intact batches */
     struct salvage_counts counts;
-    bool has_history; /* there is history in the log's intact batches */
+    bool has_history; /* the log's intact batches have history entries */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
@@ -72,8 +72,8 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
 
 /*
  * Finds the first intact batch of a segment with a damaged header, with the key of a reused file,
- * which it sets, or without a key. The key is tried first: in a reused file there may be anything
- * for which none is needed. False: there is none.
+ * which it sets, or without a key. The key is tried first: a reused file may contain batches
+ * that need no key. False: there is none.
  */
 static bool find_batch(const struct salvage *salvage, struct walker *walker)
 {
@@ -352,7 +352,7 @@ static enum err replay_region(void *ctx, struct region *region)
 
 /* ---- slices ---- */
 
-/* damage_reader::batch: notes what a good batch says about slices. */
+/* damage_reader::batch: reads a good batch's records about slices. */
 static enum err gather_liveness(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
@@ -372,7 +372,7 @@ static enum err gather_liveness(void *ctx, const struct good_batch *batch)
 static enum err skip_region(void *ctx, struct region *region)
 {
     (void)ctx;
-    (void)region; /* what it said about slices is lost; a job twice is better than a lost job */
+    (void)region; /* its records about slices are lost; a job twice is better than a lost job */
     return OK;
 }
 

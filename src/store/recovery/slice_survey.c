@@ -7,7 +7,7 @@
 #include "store/log/segments.h"
 #include "store/varint.h"
 
-/* ---- what the log says ---- */
+/* ---- slices by the log ---- */
 
 static size_t place_of(const struct slice_liveness_set *liveness, uint32_t number)
 {
@@ -75,7 +75,7 @@ void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slic
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
     if (record->from != 1 && (!slice->logged || record->from != slice->named))
-        return; /* a record with all of it follows */
+        return; /* a record of the whole slice follows */
     if (record->whole)
         slice->live = 0;
     slice->logged = true;
@@ -110,7 +110,7 @@ uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_
     return slice ? slice->live : 0;
 }
 
-/* ---- what the file says ---- */
+/* ---- slices by their files ---- */
 
 struct survey {
     const struct slice_reader *reader;

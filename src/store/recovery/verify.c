@@ -1,5 +1,5 @@
 /*
- * store_verify(): reads every byte of a store that nobody has open, and changes none. Checks the
+ * store_verify(): reads every byte of a store that is not open, and changes none. Checks the
  * manifest, headers, batches, records, bodies and padding, and that the log is followed by zeros or
  * by a tail that a crash can leave.
  */
@@ -32,7 +32,7 @@ struct verify {
     struct directory directory;
     uint32_t tag;
     uint64_t batch_next; /* the number expected next */
-    uint64_t proven;     /* the highest batch that something calls durable */
+    uint64_t proven;     /* the highest batch that the manifest or a batch shows to be durable */
     struct live_set live;
     struct slice_liveness_set liveness;
     uint64_t departed;         /* live jobs in slices whose old record is still in the log */
@@ -468,7 +468,7 @@ static void report_followers(struct verify *verify)
     }
 }
 
-/* ---- what the damage concerns ---- */
+/* ---- jobs affected by the damage ---- */
 
 static int compare_seqs(const void *a, const void *b)
 {

@@ -24,7 +24,7 @@ static struct job_place first_of(const struct slice *slice, uint32_t block)
     return (struct job_place){slice->fences[block].due_us, slice->fences[block].seq};
 }
 
-/* No job of the block is behind this one: that which the next block begins with, or the last. */
+/* An upper bound of the block's jobs: the first job of the next block, or the slice's last job. */
 static struct job_place end_of(const struct slice *slice, uint32_t block)
 {
     if (block + 1 < slice->head.blocks)
@@ -45,7 +45,7 @@ static struct block_place place_of(const struct far_blocks *blocks, const struct
         .at_us = first.due_us, .seq = first.seq, .number = slice->head.number, .rank = block};
 }
 
-/* Where a block of no slice would stand that begins with such a job, in front of all others. */
+/* The sort key of a job: in front of all blocks that begin with this job. */
 static struct block_place place_of_job(const struct far_blocks *blocks, const struct job_place *job)
 {
     if (blocks->backwards)
@@ -60,10 +60,10 @@ bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place
     return at.at_us != place->at_us ? at.at_us < place->at_us : at.seq < place->seq;
 }
 
-/* ---- blocks that begin at one instant ---- */
+/* ---- blocks that begin at the same due time ---- */
 
-/* Does the next block, or the one before it, begin at the same instant? Of the last block: or is
-   its last job due then? */
+/* Does the next block, or the one before, begin at the same due time? For the last block: or does
+   its last job have that due time? */
 static bool is_tied(const struct slice *slice, uint32_t block)
 {
     int64_t at_us = first_of(slice, block).due_us;
@@ -71,14 +71,14 @@ static bool is_tied(const struct slice *slice, uint32_t block)
            (block > 0 && first_of(slice, block - 1).due_us == at_us);
 }
 
-/* Of such blocks the place is not given out before it is known for good. */
+/* True: the index must be read before the block's place is used, because places must not change. */
 static bool needs_order(const struct slice *slice, uint32_t block)
 {
     bool last = block + 1 == slice->head.blocks;
     return !slice->order_known && (is_tied(slice, block) || (!last && is_tied(slice, block + 1)));
 }
 
-/* Places of others may have been given out already: they stay as they are. */
+/* Sets them for tied blocks only: the places of others may be in use already. */
 void far_blocks_learn(struct slice *slice, const uint64_t *seqs)
 {
     uint32_t count = slice->head.blocks;
@@ -97,7 +97,7 @@ static uint32_t block_of(const struct far_blocks *blocks, const struct block_pla
 
 /* ---- the next block of one slice ---- */
 
-/* Is it not behind `from`? Where its number is not known: is it due before that? */
+/* Is the job not behind `from`? If its number is not known: is it due before `from`? */
 static bool is_passed(const struct far_blocks *blocks, struct job_place job,
                       const struct job_place *from)
 {
@@ -114,7 +114,7 @@ bool far_blocks_passed(const struct far_blocks *blocks, const struct slice *slic
     return is_passed(blocks, last, from);
 }
 
-/* It comes before what is wanted, or was given out. So do all before it, in the order. */
+/* The block has no job behind `from`, or was returned. The same is true of all blocks before it. */
 static bool is_over(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
 {
     struct block_place place = place_of(blocks, slice, block);
@@ -129,7 +129,7 @@ static uint32_t nth(const struct far_blocks *blocks, const struct slice *slice, 
     return blocks->backwards ? slice->head.blocks - 1 - n : n;
 }
 
-/* How many blocks are over, at the beginning of the order. */
+/* How many blocks at the beginning of the order are over. O(log blocks) */
 static uint32_t count_over(const struct far_blocks *blocks, const struct slice *slice)
 {
     uint32_t low = 0, high = slice->head.blocks;
@@ -153,12 +153,12 @@ bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice
     return slice_is_loaded(slice, block) == wants_loaded(blocks, slice);
 }
 
-/* The first block from the n-th on that is wanted: those that are loaded come first in a slice, but
-   for some that could not be read. */
+/* The first block from the n-th on that is wanted. Loaded blocks come first in a slice, except
+   blocks that could not be read. */
 static uint32_t first_wanted(const struct far_blocks *blocks, const struct slice *slice, uint32_t n)
 {
     uint32_t count = slice->head.blocks, loaded = slice->loaded;
-    bool behind = wants_loaded(blocks, slice) == blocks->backwards; /* the others come first */
+    bool behind = wants_loaded(blocks, slice) == blocks->backwards; /* unwanted ones come first */
     uint32_t from = blocks->backwards ? count - loaded : loaded;
     if (behind && slice->unread_count == 0 && n < from)
         n = from;
@@ -167,7 +167,7 @@ static uint32_t first_wanted(const struct far_blocks *blocks, const struct slice
     return n;
 }
 
-/* The slice's first block that is not over, and is wanted, and in use. False: there is none. */
+/* The slice's first block that is not over, is wanted and is in use. False: there is none. */
 static bool first_block(const struct far_blocks *blocks, const struct slice *slice,
                         struct block_place *out_place)
 {
@@ -187,7 +187,7 @@ static bool entry_behind(const struct block_entry *a, const struct block_entry *
     return is_behind(&a->place, &b->place);
 }
 
-/* Puts it at the free place, or where it belongs below that. */
+/* Sifts `entry` down from the free place `at`. */
 static void sink(struct far_blocks *blocks, uint32_t at, struct block_entry entry)
 {
     struct block_entry *heap = blocks->heap;
@@ -225,7 +225,7 @@ static void pop(struct far_blocks *blocks)
 
 /* ---- the first of all ---- */
 
-/* Jobs of the topic that are wanted? */
+/* Can the slice have jobs of that topic and state? May be a false positive. */
 static bool may_have(const struct far_blocks *blocks, const struct slice *slice)
 {
     bool possible = slice->head.state == blocks->state || wants_loaded(blocks, slice);
@@ -240,8 +240,9 @@ static void look_at(struct far_blocks *blocks, const struct slice *slice)
 }
 
 /*
- * Looks at slices that were not looked at. False: not at all of them. The one that is being made,
- * the last, is to be looked at each time: parts of it come.
+ * Examines slices that were not examined yet. False: `*looks` was used up before the last one. The
+ * slice that is being made, the last one, is not put into the heap: it is examined in each call
+ * (first_in_making()), because parts are added to it.
  */
 static bool look_at_more(struct far_blocks *blocks, uint32_t *looks)
 {
@@ -272,7 +273,7 @@ static bool rest_is_there(const struct far_blocks *blocks, const struct slice *s
            far_blocks_wants(blocks, slice, block_of(blocks, &entry->place));
 }
 
-/* The first entry, as it is now: it may have been returned, or be gone. False: there is none. */
+/* The heap's first entry after an update, as slices change. False: there is none. */
 static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry)
 {
     while (blocks->count > 0) {
@@ -285,18 +286,18 @@ static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry
         *out_entry = (struct block_entry){.rest = {0}};
         bool there = !entry.added && slice && first_block(blocks, slice, &out_entry->place);
         if (there && !is_behind(&out_entry->place, &entry.place)) {
-            blocks->heap[0] = *out_entry; /* not behind where it was: still the first */
+            blocks->heap[0] = *out_entry; /* its place did not move back: still the first */
             return true;
         }
         if (there)
-            sink(blocks, 0, *out_entry); /* the slice's next one, further back */
+            sink(blocks, 0, *out_entry); /* the slice's next block */
         else
             pop(blocks);
     }
     return false;
 }
 
-/* Of the slice that is being made. */
+/* The first block of the slice that is being made. */
 static bool first_in_making(const struct far_blocks *blocks, struct block_place *out_place)
 {
     const struct segment *segment =
@@ -339,15 +340,15 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
     if (entry.rest.records == 0 && needs_order(out_part->slice, block))
         return BLOCKS_ORDER;
     if (!blocks->begun || is_behind(&entry.place, &blocks->last))
-        blocks->last = entry.place; /* else it was added */
+        blocks->last = entry.place; /* else far_blocks_add() added it behind its turn */
     blocks->begun = true;
     CHECK(!kept || blocks->heap[0].place.number == entry.place.number);
     if (kept)
-        blocks->heap[0].rest = (struct block_rest){0}; /* it is over from now on */
+        blocks->heap[0].rest = (struct block_rest){0}; /* returned: first_entry() replaces it */
     return BLOCKS_NEXT;
 }
 
-/* The place of a rest: that of a job right behind the last one used, but not behind the slice's
+/* The place of what is left of a block: right behind the last job used, but not behind the slice's
    next block, whose first number may not be known. */
 static struct block_place place_behind(const struct far_blocks *blocks,
                                        const struct block_part *part, struct job_place behind)
@@ -378,7 +379,7 @@ void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *par
     sink(blocks, 0, entry);
 }
 
-/* Nothing behind the block was returned: the search comes to it. */
+/* Nothing behind the block was returned: far_blocks_next() will return it. */
 static bool is_ahead(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
 {
     struct block_place place = place_of(blocks, slice, block);

@@ -43,8 +43,8 @@ struct block_place {
     uint32_t rank;   /* the block's position in the slice; backwards: ~position */
 };
 
-/* What has not been used of a block. Forwards it begins, backwards it ends, so many bytes from
-   where the block does; there are so many records in it. Zeros: all of the block. */
+/* What is left of a block: `records` records. `at`: bytes from the block's begin to the first one's
+   begin, or backwards to the last one's end. Zeros: all of the block. */
 struct block_rest {
     uint32_t at, records;
 };
@@ -87,8 +87,8 @@ enum far_blocks_verdict {
 
 /* Frees its memory. */
 void far_blocks_fini(struct far_blocks *blocks);
-/* Adds the block if it would not be returned, because parts behind it have been. Else the search
-   comes to it, and if it were added its jobs would come twice. O(log slices). */
+/* Adds the block if parts behind it were returned already. Otherwise it does nothing, because
+   far_blocks_next() will return the block. O(log slices). */
 void far_blocks_add(struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 /* Begins again behind this place. O(1). */
 void far_blocks_restart(struct far_blocks *blocks, struct job_place from);
@@ -107,8 +107,8 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
                                         struct job_place until, uint32_t *looks,
                                         struct block_part *out_part);
 
-/* Of the part that was returned last, which is `divisible`, this is left; it is not empty. All its
-   jobs come behind this place, which is in that part. O(log slices). */
+/* Puts back `rest`, not empty, of the part that was returned last, which is `divisible`. Its jobs
+   are behind `behind`, a place in that part. O(log slices). */
 void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *part,
                          struct block_rest rest, struct job_place behind);
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "store/slices/slices_parts.h"
 
-/* Offsets in the file's first block; what follows are the slices, then the parts. */
+/* Offsets in the head, the file's first block. The slices follow it, then the parts. */
 enum {
     AT_VERSION = 8,
     AT_SLICES = 12, /* how many */
@@ -23,18 +23,17 @@ enum {
     PART_BYTES = 16,
     SLICE_BYTES = 72,
     ORDER_BYTES = 28,   /* of a ready job, about */
-    IMAGE_JOBS = 65536, /* with fewer it is as quick without one */
+    IMAGE_JOBS = 65536, /* with fewer far jobs, an opening without an image takes no longer */
 };
 
 #define MAGIC "\1LTDFARI"
 
-/* A stop waits until the image is on the disk, so it is given up when its writes and syncs have
-   taken so long: a third of what the unit of systemd allows a stop. Making its parts, which takes
-   the processor, is not counted. */
+/* A stop waits until the image is on the disk. So the image is given up when its writes and syncs
+   have taken this long: a third of the time that the unit of systemd allows for a stop. The
+   processor's time to make the parts is not counted. */
 #define IMAGE_US_MAX (INT64_C(20) * 1000 * 1000)
 
-/* Synced after so many: the kernel would take any number, and then the last sync would write all.
- */
+/* Synced after so many bytes: else the kernel would buffer them all until the last sync. */
 #define SYNC_BYTES (UINT64_C(64) * 1024 * 1024)
 
 _Static_assert(AT_TABLE + FAR_PARTS * PART_BYTES <= AT_SUM, "the table fits");
@@ -68,7 +67,8 @@ static uint32_t living_slices(const struct slices *slices)
     return count;
 }
 
-/* What it will take, about, but rather more: some of a slice's jobs are due, and so may be all. */
+/* About the size of the image, rather too large: if a job of a slice may be due, all are counted as
+   ready. */
 static uint64_t image_bytes(const struct store *store)
 {
     const struct slices *slices = store->slices;
@@ -102,7 +102,7 @@ struct image_writer {
     int64_t took_us;
 };
 
-/* False: it failed, or all has taken too long. */
+/* False: it failed, or all operations together took too long. */
 static bool run(struct image_writer *writer, struct disk_op *op)
 {
     struct disk *disk = writer->store->disk;
@@ -133,7 +133,7 @@ static bool write_at(struct image_writer *writer, uint64_t offset, const char *a
     return run(writer, &op) && (writer->unsynced < SYNC_BYTES || sync_image(writer));
 }
 
-/* The next bytes of the file. */
+/* Writes the next bytes of the file. */
 static bool write_next(struct image_writer *writer, const struct buf *part)
 {
     uint64_t offset = writer->offset;
@@ -165,8 +165,8 @@ static bool write_slices(struct image_writer *writer)
 }
 
 /*
- * One after the other: a part of a hundred million jobs has 25 MB. The callbacks want to be asked
- * for all of them, so once a write has failed the rest is dropped.
+ * One part after the other is in memory: with a hundred million jobs each has 25 MB. The callback
+ * must be called for all parts, so after a failed write the rest are made and dropped.
  */
 static bool write_parts(struct image_writer *writer)
 {
@@ -197,7 +197,7 @@ static void begin_head(struct image_writer *writer)
     put_u32(head + AT_PARTS, FAR_PARTS);
 }
 
-/* Slices and parts first: the head has their checksums. */
+/* Slices and parts are written before the head, which has their checksums. */
 static bool write_image(struct image_writer *writer)
 {
     struct disk_op make = {.verb = DISK_MAKE, .name = FAR_IMAGE_TMP_NAME, .len = BLOCK};
@@ -226,7 +226,7 @@ void far_image_write(struct store *store)
         .data = FAR_IMAGE_NAME,
     };
     disk->verbs->run(disk, &op);
-    (void)op.err; /* then there is none, or an older one, which does not fit */
+    (void)op.err; /* if it failed: there is no image, or an older one, which will be ignored */
 }
 
 /* ---- reading ---- */
@@ -236,9 +236,9 @@ struct image_reader {
     struct disk *disk;
     struct disk_file *file;
     char *head; /* BLOCK bytes */
-    char *at;   /* what was read last … */
+    char *at;   /* the bytes read last … */
     size_t cap;
-    uint64_t offset; /* … and where the next bytes are */
+    uint64_t offset; /* … and the offset of the next ones */
     uint64_t size;   /* of the file */
 };
 
@@ -260,7 +260,7 @@ static void reader_close(struct image_reader *reader)
     mem_free(reader->at);
 }
 
-/* The next `len` bytes, with that sum, into reader->at. */
+/* Reads the next `len` bytes into reader->at. False: their sum is not `sum`. */
 static bool read_next(struct image_reader *reader, uint64_t len, uint64_t sum)
 {
     struct disk *disk = reader->disk;
@@ -295,7 +295,7 @@ static struct slice *slice_numbered(const struct slices *slices, uint32_t number
     return segment ? segment->slice : NULL;
 }
 
-/* Does the image describe exactly these slices, in the state that the log says? */
+/* Does the image describe exactly these slices, in the state that the log has? */
 static bool slices_fit(const struct slices *slices, const char *at, uint32_t count)
 {
     if (count != living_slices(slices))
@@ -391,7 +391,7 @@ static const char *check_image(struct image_reader *reader, const struct manifes
     if (get_u64(reader->head + AT_SUM) != hash_of(reader->head, AT_SUM))
         return "its header does not match its checksum";
     if (!head_fits(reader, clean))
-        return NULL; /* of another version, or of a close before a backup was restored: not taken */
+        return NULL; /* of another version, or older than a restored backup: ignored */
     uint64_t bytes = (uint64_t)get_u32(reader->head + AT_SLICES) * SLICE_BYTES;
     reader->offset = BLOCK;
     if (!read_next(reader, bytes, get_u64(reader->head + AT_SLICES_SUM)))

@@ -6,23 +6,23 @@
 #include "base/mem.h"
 
 enum {
-    SMALL_BYTES = 2048,      /* a run with more is joined with no other one */
-    SAMPLE_MAX = 255,        /* runs whose middles tell where the later half begins */
-    JOIN_BYTES = 512 * 1024, /* copied at the beginning of a page to join runs, about */
+    SMALL_BYTES = 2048,      /* runs with more are not joined */
+    SAMPLE_MAX = 255,        /* runs from which the median is computed */
+    JOIN_BYTES = 512 * 1024, /* about so many are copied at the beginning of a page to join runs */
     NO_CLASS = -1,
 };
 
-/* What is kept of one block, or of several that have few jobs. The records lie in one piece of
-   memory, in the order of the jobs, so that the last ones can be given back. */
+/* Jobs of one block, or of several that have few jobs. The records are in one piece of memory, in
+   the order of the jobs, so that the memory of the last ones can be freed. */
 struct far_run {
     struct merge_job *jobs;
     char *records;
     uint32_t count;
-    uint32_t next; /* those before it were taken, or are gone */
-    uint32_t left; /* those that are not gone */
-    uint32_t at;   /* its place in the heap, while it has jobs that were not taken */
-    int class;     /* far_merge::small has it there; or NO_CLASS */
-    size_t bytes;  /* of all of it, and what it had more before it was cut */
+    uint32_t next; /* jobs before this one were taken or dropped */
+    uint32_t left; /* jobs that were not released */
+    uint32_t at;   /* index in the heap, while it has jobs that were not taken */
+    int class;     /* index in far_merge::small; NO_CLASS: it is not there */
+    size_t bytes;  /* of memory, with what a cut has not freed yet */
 };
 
 bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
@@ -36,13 +36,13 @@ bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
 
 /* ---- runs ---- */
 
-/* A record begins as it did in its block: at a multiple of eight. */
+/* Records begin at multiples of eight, as in their block. */
 static size_t record_room(const struct merge_job *job)
 {
     return (job->len + 7) & ~(size_t)7;
 }
 
-/* Of its first `count` jobs. */
+/* Bytes of the records of its first `count` jobs. */
 static size_t records_bytes(const struct far_run *run, uint32_t count)
 {
     if (count == 0)
@@ -60,13 +60,13 @@ static void point_to_records(struct far_run *run)
     }
 }
 
-/* Of the jobs and their records. */
+/* Bytes of the jobs and their records. */
 static size_t contents_bytes(const struct far_run *run)
 {
     return run->count * sizeof(*run->jobs) + records_bytes(run, run->count);
 }
 
-/* What it takes has changed. */
+/* Updates run->bytes and merge->bytes after the run's size changed. */
 static void run_count_bytes(struct far_merge *merge, struct far_run *run)
 {
     CHECK(merge->bytes >= run->bytes);
@@ -75,7 +75,7 @@ static void run_count_bytes(struct far_merge *merge, struct far_run *run)
     merge->bytes += run->bytes;
 }
 
-/* It is joined with no other one. */
+/* Removes it from far_merge::small: it will not be joined. */
 static void forget_small(struct far_merge *merge, struct far_run *run)
 {
     if (run->class != NO_CLASS)
@@ -93,7 +93,7 @@ static void run_free(struct far_merge *merge, struct far_run *run)
     mem_free(run);
 }
 
-/* One of its jobs is gone. Not while it is in the heap, unless others are left. False: so is it. */
+/* Releases a job. False: it was the last one, and the run, not in the heap, was freed. */
 static bool run_release(struct far_merge *merge, struct far_run *run)
 {
     CHECK(run->left > 0);
@@ -104,8 +104,9 @@ static bool run_release(struct far_merge *merge, struct far_run *run)
 }
 
 /*
- * The jobs behind so many go; they were not taken. Their memory is given back if it is half of what
- * the run has: to do that for a little of each of many runs takes too long. False: there are none.
+ * Drops the jobs from the `count`-th on; they were not taken. Their memory is freed only if it is
+ * half of what the run has, because freeing a little of each of many runs takes too long. False:
+ * there are none.
  */
 static bool run_shorten(struct far_merge *merge, struct far_run *run, uint32_t count)
 {
@@ -156,7 +157,7 @@ static void sink(struct far_merge *merge, uint32_t at)
     heap_set(merge, at, run);
 }
 
-/* Puts it at the free place, or where it belongs above that. */
+/* Sifts the run up from the free place `at`. */
 static void rise(struct far_merge *merge, uint32_t at, struct far_run *run)
 {
     for (; at > 0 && runs_before(merge, run, merge->runs[(at - 1) / 2]); at = (at - 1) / 2)
@@ -184,7 +185,7 @@ static void heap_remove(struct far_merge *merge, const struct far_run *run)
     sink(merge, last->at);
 }
 
-/* The first run's next job is dealt with. */
+/* Advances the first run by one job, and restores the heap. */
 static void heap_step(struct far_merge *merge)
 {
     struct far_run *run = merge->runs[0];
@@ -199,7 +200,7 @@ static void heap_step(struct far_merge *merge)
 
 /* ---- small runs ---- */
 
-/* The power of two that its jobs are at least; NO_CLASS: it is large. */
+/* log2 of the number of its jobs that were not taken, rounded down; NO_CLASS: it is large. */
 static int class_of(const struct far_run *run)
 {
     uint32_t count = run->count - run->next;
@@ -207,7 +208,7 @@ static int class_of(const struct far_run *run)
     return class < FAR_MERGE_CLASSES && run->bytes < SMALL_BYTES ? class : NO_CLASS;
 }
 
-/* None of its jobs was taken and may be shown again: nobody points into it. */
+/* No job that was taken is still kept, so far_merge::taken has no pointer to the run. */
 static bool is_whole(const struct far_run *run)
 {
     return run->left == run->count - run->next;
@@ -223,7 +224,7 @@ static void move_next(struct far_run *run, struct far_run *from, size_t *records
     *records_end += record_room(job);
 }
 
-/* One run of two, which go. O(jobs and bytes of both). */
+/* Merges two runs into a new one, and frees them. O(jobs and bytes of both). */
 static struct far_run *join(struct far_merge *merge, struct far_run *a, struct far_run *b)
 {
     uint32_t count = a->count - a->next + b->count - b->next;
@@ -249,9 +250,9 @@ static struct far_run *join(struct far_merge *merge, struct far_run *a, struct f
 }
 
 /*
- * Of a topic with few jobs in each of many blocks there would be as many runs: one that is small is
- * joined with another one of its class, and what that makes likewise. So a job is copied a few
- * times, and there are hardly more runs than large ones. Returns the bytes copied.
+ * A topic with few jobs in each of many blocks would have as many runs as blocks. So a small run is
+ * joined with another one of its class, and the result again. Each job is copied a few times, and
+ * there are only a few small runs besides the large ones. Returns the bytes copied.
  */
 static size_t join_small(struct far_merge *merge, struct far_run *run)
 {
@@ -262,7 +263,7 @@ static size_t join_small(struct far_merge *merge, struct far_run *run)
         struct far_run *other = merge->small[class];
         if (!other || !is_whole(other)) {
             if (other)
-                forget_small(merge, other); /* it comes back when it is whole again */
+                forget_small(merge, other); /* far_merge_begin() joins it when it is whole again */
             merge->small[class] = run;
             run->class = class;
             return bytes;
@@ -281,7 +282,7 @@ static bool job_before(const struct far_merge *merge, const struct merge_job *a,
     return far_merge_before(merge, &a->place, &b->place);
 }
 
-/* In order: they are already, or backwards, as their slice is sorted. */
+/* Insertion sort: O(1) for each job that comes in order, and slices are sorted. */
 static void put_in_order(const struct far_merge *merge, struct far_run *run, struct merge_job job)
 {
     uint32_t at = run->count++;
@@ -433,7 +434,7 @@ void far_merge_drop(struct far_merge *merge)
 
 /* ---- less memory ---- */
 
-/* How many of the run's jobs are not behind the bound, those that were taken among them. */
+/* How many of the run's jobs are not behind the bound; jobs that were taken are included. */
 static uint32_t count_up_to(const struct far_merge *merge, const struct far_run *run,
                             const struct job_place *bound)
 {
@@ -461,7 +462,7 @@ static bool cut(struct far_merge *merge, struct job_place bound)
         struct far_run *run = merge->runs[i];
         some |= run_shorten(merge, run, count_up_to(merge, run, &bound));
         if (run->next < run->count)
-            heap_push(merge, run); /* not behind where it was: no run is overwritten */
+            heap_push(merge, run); /* at most i are in the heap: runs[i + 1 …] is not overwritten */
         else if (run->left == 0)
             run_free(merge, run);
         else
@@ -481,8 +482,8 @@ static const struct job_place *middle_of(const struct far_run *run)
 }
 
 /*
- * The bound is the median of the runs' middle jobs, of some if there are many: about half of the
- * runs keep half of theirs or more, and half lose that.
+ * The bound is the median of the runs' middle jobs; with more than SAMPLE_MAX runs, of a sample. So
+ * about half of the runs keep at least half of their jobs, and the others lose as much.
  */
 bool far_merge_cut_half(struct far_merge *merge)
 {
@@ -506,7 +507,7 @@ void far_merge_pass_bound(struct far_merge *merge)
 
 /* ---- life ---- */
 
-/* Those that were taken and live come first: they are in runs. */
+/* Jobs that were taken are released first, because they point into runs. */
 bool far_merge_free_some(struct far_merge *merge, uint32_t most)
 {
     for (; most > 0 && merge->taken_count > 0; most--) {
@@ -517,7 +518,8 @@ bool far_merge_free_some(struct far_merge *merge, uint32_t most)
         merge->kept = merge->kept < i ? merge->kept : i;
     }
     for (; most > 0 && merge->run_count > 0; most--)
-        run_free(merge, merge->runs[--merge->run_count]); /* at once, whatever is left of it */
+        run_free(merge,
+                 merge->runs[--merge->run_count]); /* whole, with all jobs that are left in it */
     return merge->taken_count > 0 || merge->run_count > 0;
 }
 

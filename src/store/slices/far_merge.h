@@ -67,8 +67,8 @@ struct far_merge {
 };
 
 void far_merge_fini(struct far_merge *merge);
-/* Frees up to so many jobs that were taken, and runs. Only far_merge_fini() may follow, or the
-   same. False: that was all but the arrays. O(runs). */
+/* Frees up to `most` taken jobs and runs. After it only far_merge_fini() and this function may be
+   called. False: everything but the arrays is freed. O(most). */
 bool far_merge_free_some(struct far_merge *merge, uint32_t most);
 
 /* Does `a` come before `b` in the order? */

@@ -11,14 +11,14 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
+    PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of a page's jobs, unless the first one has more */
     TURN_LOOKS = 256,                 /* slices that all pages examine in a turn: 1 µs each */
     TURN_DROPS = 4096,                /* ended jobs that all pages skip in a turn: 0.2 µs each */
     TURN_FREES = 256,                 /* runs of walks that have ended, freed in a turn */
-    WALK_IDLE_US = 10 * 1000 * 1000,  /* a walk ends when no page used it for so long */
-    UNUSED_PARTS = 4,                 /* a block may be kept in such a part of unused memory */
-    PART_LEAST = 2048,                /* bytes of a block that are read, at least … */
-    PART_MORE = 512,                  /* … and beyond what is to be kept: a record is cut off */
+    WALK_IDLE_US = 10 * 1000 * 1000,  /* a walk ends when no page has used it for this long */
+    UNUSED_PARTS = 4,                 /* one block may use this fraction of the unused memory */
+    PART_LEAST = 2048,                /* bytes of a block that are read at least … */
+    PART_MORE = 512, /* … and beyond those that are kept, because a record is cut off */
 };
 
 /* The state of a client's iteration over a topic's far jobs, kept between its pages. */
@@ -26,52 +26,52 @@ struct far_walk {
     struct list link; /* far_pages::walks, or far_page_read::walk alone has it */
     struct bytes topic;
     struct far_merge merge;
-    struct far_blocks blocks; /* the order in which they are read */
-    uint64_t looked_bytes;    /* of all records in what was read so far; … */
+    struct far_blocks blocks; /* the blocks to read, in order */
+    uint64_t looked_bytes;    /* of all records that were read so far; … */
     uint64_t matched_bytes;   /* … of those that belong to the topic */
-    bool stale;               /* it may lack jobs of a block: not kept for another page */
-    int64_t until_us;         /* while no page uses it: when it ends */
+    bool stale;               /* it may lack jobs of a block: not kept for the next page */
+    int64_t until_us;         /* when it ends, while no page uses it */
 };
 
 struct far_pages {
     struct store *store;
-    struct list looking; /* far_page_read::link: what a turn may look at was not enough */
+    struct list looking; /* far_page_read::link: these continue in the next turn */
     struct list all;     /* far_page_read::all_link */
-    struct list walks;   /* far_walk::link, of those that no page is read for: the oldest first */
+    struct list walks;   /* far_walk::link of idle walks, the oldest first */
     uint32_t walk_count;
-    struct list ended;   /* far_walk::link, of those whose memory is to be freed */
-    size_t walks_bytes;  /* what they may hold together */
-    uint32_t looks;      /* so many slices may still be looked at in this turn … */
-    uint32_t drops;      /* … and so many jobs left out */
+    struct list ended;   /* far_walk::link of walks whose memory must be freed */
+    size_t walks_bytes;  /* that the idle walks may hold together */
+    uint32_t looks;      /* slices that may still be examined in this turn … */
+    uint32_t drops;      /* … and ended jobs that may be skipped */
     uint32_t turn_drops; /* TURN_DROPS */
     uint32_t reading;    /* blocks being read */
     uint64_t read_bytes; /* of all of them */
 };
 
 struct far_page_read {
-    struct list link;     /* far_pages::looking, while it is to look at slices */
+    struct list link;     /* far_pages::looking, while it waits for the next turn */
     struct list all_link; /* far_pages::all */
     struct store *store;
-    struct far_page *page; /* NULL: nobody waits for it any more */
-    struct far_walk *walk; /* NULL: it has been given back */
-    /* Copies: the disk's thread reads them, whatever becomes of the page: */
+    struct far_page *page; /* NULL: the caller has ended it */
+    struct far_walk *walk; /* NULL: it was given back */
+    /* Copies, because the disk's thread reads them even if the page has ended: */
     struct job_place after;
     bool backwards;
     struct bytes topic;
-    struct event **found; /* in order, each in one piece of memory with its bytes */
+    struct event **found; /* in order; each is in one piece of memory with its bytes */
     uint32_t count;
     size_t found_bytes;
     struct event *events;
     struct slice *slice;    /* pinned while it is being read, … */
-    struct block_part part; /* … and which part of it that is */
+    struct block_part part; /* … and the part of it that is read */
     bool reading;
-    struct far_scan scan; /* the disk's thread's while `reading` */
-    bool good;            /* an index is as it was written: set by that thread */
+    struct far_scan scan; /* only the disk's thread uses it while `reading` */
+    bool good;            /* the index is intact: set by that thread */
     char *bytes;
     size_t cap;
     struct slice_head head; /* a copy, while the index of the slice is read, … */
-    uint64_t *firsts; /* … and, as far_blocks_learn() takes them, the numbers of the blocks' first
-                         jobs, and of the last job; before that the blocks' offsets */
+    uint64_t *firsts; /* … and at first the blocks' offsets, then the numbers of the blocks' first
+                         jobs and of the last job, for far_blocks_learn() */
     struct disk_op op;
 };
 
@@ -85,7 +85,7 @@ static void walk_free(struct far_walk *walk)
     mem_free(walk);
 }
 
-/* It may have much memory: that is freed in later turns, a piece in each. */
+/* Its memory, which may be large, is freed in later turns, a piece in each. */
 static void walk_discard(struct far_pages *pages, struct far_walk *walk)
 {
     list_remove(&walk->link);
@@ -101,7 +101,7 @@ static void free_some(struct far_pages *pages)
         walk_free(walk);
 }
 
-/* Of those that no page is read for. */
+/* Ends an idle walk. */
 static void end_walk(struct far_pages *pages, struct far_walk *walk)
 {
     CHECK(pages->walk_count > 0);
@@ -191,7 +191,7 @@ static size_t walk_bytes(const struct far_walk *walk)
     return walk->merge.bytes + far_blocks_bytes(&walk->blocks);
 }
 
-/* After each part that was read, and once: it goes through all runs. */
+/* Once after each part that was read, because it visits all runs. */
 static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
 {
     if (walk_bytes(walk) > share_of_walk(pages))
@@ -199,10 +199,10 @@ static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
 }
 
 /*
- * Bytes of records that are kept of a block; the rest of it is read later. All, if there is memory
- * for a block of each slice: all may have jobs that are due at the same time. Else half of it is
- * for equal parts of them, and blocks are larger as long as a quarter is not used. What is left is
- * for what comes on top of the records, and for runs of which some jobs are gone.
+ * How many bytes of a block's records are kept; the rest of the block is read later. SIZE_MAX if
+ * the walk's memory is enough for a block of each slice, since all may have jobs that are due at
+ * the same time. Otherwise equal shares of half of the memory; more while less than a quarter is
+ * used. The other half is for the overhead of runs, and for runs of which some jobs were released.
  */
 static size_t share_of_slice(const struct far_page_read *read)
 {
@@ -248,7 +248,7 @@ static char *put(char *room, struct bytes *bytes, bool copies)
     size_t len = copies ? bytes->len : 0;
     if (len)
         memcpy(room, bytes->at, len);
-    bytes->at = room; /* of what is not copied only the length is known */
+    bytes->at = room; /* if it is not copied, only its length is valid */
     return room + len;
 }
 
@@ -284,13 +284,13 @@ static void add_found(struct far_page_read *read, const struct merge_job *job)
     struct record record;
     size_t bytes;
     enum err err = record_decode(job->record, job->len, &record);
-    CHECK(!err && record.is_far); /* so it was when it was added */
+    CHECK(!err && record.is_far); /* far_scan_run() has decoded it before */
     record.event.record = (struct stored){.where = job->where, .bytes = job->len};
     read->found[read->count++] = keep(&record, read->page->with_bodies, &bytes);
     read->found_bytes += bytes;
 }
 
-/* Is it far still? */
+/* Is the job still far? */
 static bool lives(const struct far_blocks *blocks, const struct merge_job *job)
 {
     const struct segment *segment =
@@ -300,8 +300,8 @@ static bool lives(const struct far_blocks *blocks, const struct merge_job *job)
            far_blocks_wants(blocks, slice, job->block);
 }
 
-/* The next job of those read that is still far. NULL: there is none, or more ended jobs precede it
- * than this turn may skip. */
+/* The next job read that is still far. NULL: there is none, or more ended jobs precede it than this
+   turn may skip. */
 static const struct merge_job *next_living(struct far_page_read *read)
 {
     struct far_merge *merge = &read->walk->merge;
@@ -316,7 +316,7 @@ static const struct merge_job *next_living(struct far_page_read *read)
     return job;
 }
 
-/* Takes those in front of the blocks that were not read (`bounded`: there are some). */
+/* Takes jobs for the page. `bounded`: only those in front of the next unread block. */
 static void take_some(struct far_page_read *read, bool bounded)
 {
     const struct far_walk *walk = read->walk;
@@ -361,7 +361,7 @@ static void end(struct far_page_read *read, enum err err, bool more)
     page->done(page);
 }
 
-/* By the disk's thread. */
+/* Called by the disk's thread. */
 static void inspect(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
@@ -374,7 +374,7 @@ static void inspect(struct disk_op *op)
 
 static void go_on(struct far_page_read *read);
 
-/* What was looked for is in the walk, and no more than it may hold. */
+/* Adds the matches to the walk, and limits its memory. */
 static void add_block(struct far_page_read *read)
 {
     struct far_walk *walk = read->walk;
@@ -407,7 +407,7 @@ static void end_read(struct far_page_read *read)
     read->slice = NULL;
 }
 
-/* What was read has been dealt with. */
+/* Continues after a read that was handled. */
 static void go_on_after(struct far_page_read *read, enum err err)
 {
     if (!read->page)
@@ -421,7 +421,7 @@ static void go_on_after(struct far_page_read *read, enum err err)
 static void start(struct far_page_read *read, size_t least);
 
 /*
- * Of a damaged block the intact jobs are returned; the damage is reported when the block is loaded.
+ * The intact jobs of a damaged block are returned; the damage is reported when the block is loaded.
  * A read error of the disk ends the page.
  */
 static void read_ended(struct disk_op *op)
@@ -455,7 +455,7 @@ static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t
     segments_pin(slice->segment);
 }
 
-/* Does the page, or the walk, begin within the block? */
+/* May the page, or the walk, begin within the block? */
 static bool begins_within(const struct far_page_read *read)
 {
     const struct far_blocks *blocks = &read->walk->blocks;
@@ -464,8 +464,9 @@ static bool begins_within(const struct far_page_read *read)
 }
 
 /*
- * How much of the block's last `room` bytes is read: as much as is kept, if so much has been of use
- * of what was read so far. Backwards records cannot be found from their end.
+ * How many of the block's last `room` bytes are read: so many that the bytes to be kept are
+ * probably among them, if the topic's share is the same as in what was read so far. Backwards: all,
+ * because records cannot be found from their end.
  */
 static size_t bytes_wanted(const struct far_page_read *read, size_t room)
 {
@@ -480,7 +481,7 @@ static size_t bytes_wanted(const struct far_page_read *read, size_t room)
     return want < room / 2 ? (size_t)want : room;
 }
 
-/* Reads the part, or the beginning of it: so many bytes at least. */
+/* Reads the part, or its beginning, at least `least` bytes. */
 static void start(struct far_page_read *read, size_t least)
 {
     const struct block_part *part = &read->part;
@@ -507,9 +508,10 @@ static void start(struct far_page_read *read, size_t least)
     segments_read(read->store->segments, part->slice->segment, &read->op);
 }
 
-/* ---- the order of blocks at one instant ---- */
+/* ---- the order of blocks with the same due time ---- */
 
-/* By the disk's thread: looks up the numbers of the blocks' first jobs in the slice's index. */
+/* Called by the disk's thread: looks up the numbers of the blocks' first jobs in the slice's index.
+ */
 static void inspect_index(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
@@ -528,7 +530,7 @@ static void inspect_index(struct disk_op *op)
     read->good = err == ERR_NOT_FOUND && block == head->blocks;
 }
 
-/* Once for each slice. */
+/* Reports once for each slice. */
 static void report_unread(const struct store *store, struct slice *slice)
 {
     struct store_error error;
@@ -544,8 +546,8 @@ static void report_unread(const struct store *store, struct slice *slice)
 }
 
 /*
- * Without the order, if the index is damaged, all blocks at the instant are read, as they come. If
- * the disk cannot read it the page ends, as with a block, and the next one tries again.
+ * If the index is damaged, the order stays unknown, and all blocks with that due time are read. If
+ * the disk cannot read the index, the page ends, as with a block, and the next page tries again.
  */
 static void index_read(struct disk_op *op)
 {
@@ -561,7 +563,7 @@ static void index_read(struct disk_op *op)
     if (!op->err)
         far_blocks_learn(slice, read->good ? read->firsts : NULL);
     mem_free(read->firsts);
-    mem_free(read->bytes); /* it may be much */
+    mem_free(read->bytes); /* an index may be large */
     read->firsts = NULL;
     read->bytes = NULL;
     read->cap = 0;
@@ -583,21 +585,21 @@ static void start_order(struct far_page_read *read, struct slice *slice)
     segments_read(read->store->segments, slice->segment, &read->op);
 }
 
-/* No job up to the bound was left: what was cut off behind it is read again. */
+/* No job up to the bound is left: reads again what was dropped behind the bound. */
 static void pass_bound(struct far_walk *walk)
 {
     far_blocks_restart(&walk->blocks, walk->merge.bound);
     far_merge_pass_bound(&walk->merge);
 }
 
-/* The next part that is needed, if there is one: that which may have a job in front of `job`; if
-   that is NULL, any up to the bound. */
+/* Finds the next part that is needed: one that may have a job in front of `job`; if that is NULL,
+   any up to the bound. */
 static enum far_blocks_verdict next_part(struct far_page_read *read, const struct merge_job *job)
 {
     struct far_walk *walk = read->walk;
     bool bounded = job || walk->merge.cut;
     struct job_place until = job ? job->place : walk->merge.bound;
-    if (is_full(read)) { /* none is: are there any? */
+    if (is_full(read)) { /* no part is needed, only whether there is one */
         bounded = true;
         until = read->backwards ? (struct job_place){INT64_MAX, UINT64_MAX}
                                 : (struct job_place){INT64_MIN, 0};
@@ -606,7 +608,7 @@ static enum far_blocks_verdict next_part(struct far_page_read *read, const struc
                            &read->part);
 }
 
-/* In the next turn. */
+/* Continues in the next turn. */
 static void go_on_later(struct far_page_read *read)
 {
     list_add_tail(&read->store->far_pages->looking, &read->link);
@@ -687,12 +689,12 @@ void store_far_page_end(struct store *store, struct far_page *page)
     read->page = NULL;
     list_remove(&read->link);
     if (!read->reading)
-        read_free(read); /* else when the disk has ended it */
+        read_free(read); /* else it is freed when the read ends */
 }
 
 /* ---- the turn ---- */
 
-/* When memory is short, all of them. */
+/* Ends walks that were idle for long; all of them if memory is short. */
 static void end_idle_walks(struct far_pages *pages)
 {
     int64_t now_us = pages->store->now_us;

@@ -8,20 +8,20 @@
 #include "store/slices/slices.h"
 
 enum {
-    READ_BYTES = 4096,         /* brought at first: most records are shorter */
-    CACHED_BYTES = 1024,       /* the same, at most, of a record that may be in the page cache */
-    CACHED_FORGET = 16,        /* this part of what was too much is not brought the next time */
-    CACHED_TURN = 64,          /* reads of what is in memory, in one turn */
-    IN_TURN_BYTES = 16 * 1024, /* of a record that is read and checked by the turn */
+    READ_BYTES = 4096,         /* of the first read: most records are shorter */
+    CACHED_BYTES = 1024,       /* the same from the page cache, at most */
+    CACHED_FORGET = 16,        /* likely_bytes is reduced by this fraction of what was too much */
+    CACHED_TURN = 64,          /* reads from the page cache in one turn */
+    IN_TURN_BYTES = 16 * 1024, /* of a record that the turn reads and checks itself */
 };
 
 struct far_read {
     struct list link; /* far_reads::waiting or under_way */
     struct far_reads *reads;
-    struct far_fetch *fetch; /* NULL: nobody waits for it any more */
-    struct segment *segment; /* pinned; NULL: there was none from the start */
+    struct far_fetch *fetch; /* NULL: the caller has ended it */
+    struct segment *segment; /* pinned; NULL: no slice has that place */
     uint64_t offset;
-    size_t want; /* bytes of the record, as far as they are known */
+    size_t want; /* bytes of the record; 0: not known yet */
     char *bytes;
     bool under_way, decoded;
     struct record record;
@@ -32,7 +32,7 @@ struct far_reads {
     struct store *store;
     struct list waiting, under_way; /* far_read::link */
     uint32_t under_way_count;
-    size_t likely_bytes; /* of a record, by those that the page cache had */
+    size_t likely_bytes; /* of a record, learned from reads of the page cache */
     int64_t retry_at_us; /* no descriptor was free */
 };
 
@@ -57,7 +57,7 @@ static struct event event_at(const struct record *record, uint64_t where)
     return event;
 }
 
-/* Told at last: what it brought stays until store_far_fetch_end(). */
+/* Calls back. The event's bytes stay valid until store_far_fetch_end(). */
 static void end(struct far_read *read, enum err err)
 {
     struct far_fetch *fetch = read->fetch;
@@ -72,7 +72,7 @@ static void end(struct far_read *read, enum err err)
     fetch->done(fetch);
 }
 
-/* Is it the record, and whole? */
+/* Decodes the record, and verifies its sums. */
 static enum err decode(struct far_read *read, size_t len)
 {
     struct record *record = &read->record;
@@ -81,7 +81,7 @@ static enum err decode(struct far_read *read, size_t len)
     return good ? OK : ERR_DAMAGED;
 }
 
-/* How long the record is of which these are the first bytes; 0: no record begins here. */
+/* The length of the record that begins with these bytes; 0: no record begins here. */
 static size_t record_len(const char *bytes, size_t got, uint64_t left)
 {
     size_t len = got >= FAR_RECORD_MIN ? get_u32(bytes) : 0;
@@ -90,14 +90,14 @@ static size_t record_len(const char *bytes, size_t got, uint64_t left)
     return possible ? len : 0;
 }
 
-/* Of the first bytes: how many more there are. ERR_DAMAGED: no record begins here. */
+/* Sets read->want from the first bytes. ERR_DAMAGED: no record begins here. */
 static enum err measure(struct far_read *read, size_t got)
 {
     read->want = record_len(read->bytes, got, read->segment->end - read->offset);
     return read->want ? OK : ERR_DAMAGED;
 }
 
-/* A long record's checksum takes its time: the disk's thread makes it. */
+/* Called by the disk's thread: the checksum of a long record takes long. */
 static void inspect(struct disk_op *op)
 {
     struct far_read *read = op->owner;
@@ -119,7 +119,7 @@ static void read_ended(struct disk_op *op)
         read_free(read);
         return;
     }
-    if (op->err == ERR_AGAIN) { /* no descriptor: that says nothing about the slice */
+    if (op->err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
         read->want = 0;
         list_remove(&read->link);
@@ -155,7 +155,7 @@ static void submit(struct far_read *read, size_t len)
     segments_read(reads->store->segments, read->segment, &read->op);
 }
 
-/* Its first bytes, at once, if they are in memory. False: the disk must read. */
+/* Reads from the page cache, at once. False: the disk must read. */
 static bool read_cached(struct far_read *read, size_t len)
 {
     struct far_reads *reads = read->reads;
@@ -213,7 +213,7 @@ int64_t far_reads_next_us(const struct far_reads *reads)
 
 /* ---- what the store's user calls ---- */
 
-/* The slice that has this place, or NULL. */
+/* The segment of the slice that has this place, or NULL. */
 static struct segment *slice_at(const struct store *store, uint64_t where)
 {
     struct segment *segment = segments_find(store->segments, where_segment(where));
@@ -222,7 +222,7 @@ static struct segment *slice_at(const struct store *store, uint64_t where)
     return there ? segment : NULL;
 }
 
-/* Bytes that are copied and not needed cost more than all else of a read from the page cache. */
+/* Reading too many bytes from the page cache costs more than the rest of such a read. */
 static void learn_length(struct far_reads *reads, size_t len)
 {
     if (len < reads->likely_bytes)
@@ -238,7 +238,7 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
     if (!segment)
         return ERR_DAMAGED;
     uint64_t offset = where_offset(where), left = segment->end - offset;
-    slice_prefetch_death(segment->slice, offset); /* that is what most look for it for */
+    slice_prefetch_death(segment->slice, offset); /* most callers will end the job */
     size_t got = 0, likely = store->far_reads->likely_bytes;
     size_t first = left < likely ? (size_t)left : likely;
     enum err err = segments_read_cached(store->segments, segment, offset, room->bytes, first, &got);
@@ -282,7 +282,7 @@ void store_far_fetch_end(struct store *store, struct far_fetch *fetch)
     if (!read)
         return;
     if (read->under_way)
-        read->fetch = NULL; /* freed when the disk has ended it */
+        read->fetch = NULL; /* freed when the read ends */
     else
         read_free(read);
 }

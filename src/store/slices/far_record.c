@@ -1,6 +1,6 @@
 /*
- * Numbers that are mostly small are written as seven bits a byte, the lowest first; those that may
- * be negative in turns: 0, -1, 1, -2 …
+ * Numbers that are mostly small are varints: seven bits in each byte, the lowest first. Numbers
+ * that may be negative are mapped to 0, 1, 2, 3 … in the order 0, -1, 1, -2 … (zigzag).
  */
 #include "store/slices/far_record.h"
 
@@ -15,9 +15,9 @@ enum {
     FAR_JSON = 1,
     FAR_BY_ARRIVAL = 2,
     FAR_PROPERTIES = 4,
-    FAR_COUNTS = 8, /* something has happened to it already */
+    FAR_COUNTS = 8, /* it has failures or counts */
     FAR_RETRY = 16,
-    FAR_DELAY = 32,  /* the delay last asked for is not what lies between created and due */
+    FAR_DELAY = 32,  /* the last requested delay is not due time minus creation time */
     FAR_BURIED = 64, /* else it is delayed, … */
     FAR_READY = 128, /* … or ready */
 };
@@ -37,7 +37,7 @@ bool far_record_fits(const struct event *job)
     return job->kind == EVENT_JOB && waits && job->job.lease == 0 && job->job.until_us == 0;
 }
 
-/* The difference of two times, whatever they are. */
+/* The difference of two times; wraps around instead of overflowing. */
 static int64_t between(int64_t from_us, int64_t to_us)
 {
     return (int64_t)((uint64_t)to_us - (uint64_t)from_us);
@@ -69,7 +69,7 @@ static unsigned bits_of(const struct event *job)
 
 /* ---- encode ---- */
 
-/* Everything up to the content, but for the sums and the lengths in front. Returns its bytes. */
+/* Writes all in front of the content but the record's length and sums. Returns its bytes. */
 static size_t encode_head(const struct event *job, char room[static FAR_HEAD_MAX])
 {
     unsigned bits = bits_of(job);
@@ -134,7 +134,7 @@ size_t far_record_bytes(const struct event *job)
     return draft.len;
 }
 
-/* Of all but the content: what is in front of this sum, behind it, and behind the content. */
+/* The sum of the head without the sums, and of what follows the content. */
 static uint32_t head_sum(const char *at, size_t head, const char *tail, size_t tail_len)
 {
     uint64_t sum = hash_of(at, SUM_AT);
@@ -208,9 +208,9 @@ static bool get_counts(struct varint_reader *reader, struct event *job)
     return true;
 }
 
-/* Of `room` bytes at least FAR_RECORD_MIN. Lengths only of what lies behind. Returns how long the
-   head is; 0: there is none. Writes where the event is wanted: a copy of what was just written
-   field by field waits until all of that is out of the processor's store buffer. */
+/* Decodes the head; `room` is at least FAR_RECORD_MIN. Of id, topic and content it sets the lengths
+   only. Returns the length of the head; 0: it is not valid. Writes to *job directly: copying a
+   struct that was just written field by field stalls until the stores are complete. */
 static size_t get_head(const char *at, size_t room, struct event *job)
 {
     unsigned bits = get_u8(at + 5);
@@ -249,7 +249,7 @@ static size_t get_head(const char *at, size_t room, struct event *job)
     return len;
 }
 
-/* The content lies behind the head, within `len` bytes. */
+/* Sets content type, body and properties, which follow the head. False: they exceed `len` bytes. */
 static bool get_content(const char *at, size_t len, size_t head, struct event *job)
 {
     uint64_t end = (uint64_t)head + job->content_type.len + job->body.len;
@@ -266,7 +266,7 @@ static bool get_content(const char *at, size_t len, size_t head, struct event *j
            end + PROPERTIES_HEAD + job->properties.len <= len;
 }
 
-/* Where all of it is; no sum is looked at. Returns how long the head is; 0: it is no such record.
+/* Decodes all but the retry waits; verifies no sum. Returns the length of the head; 0: not valid.
  */
 static size_t get_parts(const char *at, size_t len, struct event *job)
 {
@@ -278,7 +278,7 @@ static size_t get_parts(const char *at, size_t len, struct event *job)
     return head;
 }
 
-/* The same of what has the sum of all but the content, and with the retry waits. */
+/* As get_parts(), with the retry waits; verifies the sum of all but the content. */
 static size_t get_all(const char *at, size_t len, struct event *job,
                       int64_t retry_us[static RETRY_STEPS_MAX])
 {

@@ -16,7 +16,7 @@ enum {
     FAR_RECORD_MIN = 32,            /* bytes of the shortest record */
 };
 
-/* Can the job be kept in a slice? Only one that nobody has reserved. */
+/* Can the job be stored in a slice? Only if it is not reserved. */
 bool far_record_fits(const struct event *job);
 
 /* Bytes of the job's record; a multiple of eight, at least FAR_RECORD_MIN. */

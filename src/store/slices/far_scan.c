@@ -17,7 +17,7 @@ static struct job_place place_of(const struct record *record)
     return (struct job_place){record->event.job.due_us, record->event.job.seq};
 }
 
-/* Does the record, which is whole, belong to the topic, behind the position? */
+/* Is this decoded record a job of the topic behind the position? */
 static bool is_match(const struct far_scan *scan, const struct record *record)
 {
     const struct far_merge order = {.backwards = scan->backwards};
@@ -42,9 +42,10 @@ static void add_match(struct far_scan *scan, const struct record *record, size_t
     scan->matched_bytes += record->len;
 }
 
-/* ---- a block that is as it was written ---- */
+/* ---- an intact block ---- */
 
-/* The header is that of this block; *out_whole: and its checksum, of all of it, is right. */
+/* Is the header that of this block, and, if all of the block was read, its checksum right?
+ *out_whole: the checksum was verified. */
 static bool head_is_good(const struct far_scan *scan, bool *out_whole)
 {
     struct batch_head head;
@@ -58,7 +59,7 @@ static bool head_is_good(const struct far_scan *scan, bool *out_whole)
     return *out_whole || !all;
 }
 
-/* Was no more of the record read than its beginning? */
+/* Was only the beginning of the record read? */
 static bool is_cut_off(const struct far_scan *scan, size_t at)
 {
     size_t len = scan->len - at, room = scan->block_bytes - scan->at - at;
@@ -71,12 +72,12 @@ static bool is_cut_off(const struct far_scan *scan, size_t at)
 }
 
 struct scanning {
-    size_t at;        /* the next record, from the first byte read */
-    uint32_t records; /* that have not been looked at */
-    bool whole;       /* the block's checksum is right */
+    size_t at;        /* offset of the next record in scan->bytes */
+    uint32_t records; /* that were not examined yet */
+    bool whole;       /* the block's checksum was verified */
 };
 
-/* ERR_NOT_FOUND: no more are wanted, or were read; ERR_CORRUPT. */
+/* ERR_NOT_FOUND: the scan is over: no more records were read, or are wanted. ERR_CORRUPT. */
 static enum err scan_one(struct far_scan *scan, struct scanning *scanning)
 {
     struct record record;
@@ -98,17 +99,17 @@ static enum err scan_one(struct far_scan *scan, struct scanning *scanning)
     return OK;
 }
 
-/* How many records there are from one place up to another one, where one begins. */
+/* The number of records from `at` up to `end`, where a record begins. */
 static uint32_t count_records(const struct far_scan *scan, size_t at, size_t end)
 {
     uint32_t count = 0;
     for (; at < end; count++)
-        at += get_u32(scan->bytes + at); /* they were decoded before */
+        at += get_u32(scan->bytes + at); /* decoded before, so the length is valid */
     CHECK(at == end);
     return count;
 }
 
-/* Backwards: the last ones that there is memory for are kept, at least one. */
+/* Backwards: keeps the last matches that fit into `keep_bytes`, at least one. */
 static void keep_last(struct far_scan *scan, size_t first_at)
 {
     uint32_t first = scan->match_count;
@@ -116,7 +117,7 @@ static void keep_last(struct far_scan *scan, size_t first_at)
     while (first > 0 && (bytes == 0 || bytes + scan->matches[first - 1].len <= scan->keep_bytes))
         bytes += scan->matches[--first].len;
     if (first == 0)
-        return; /* all: what lies before has no job that is looked for */
+        return; /* all are kept: nothing that is looked for is left in front of them */
     size_t at = (size_t)(scan->matches[first].record - scan->bytes);
     CHECK(at >= first_at && at < scan->len);
     scan->left = (struct block_rest){.at = scan->at + (uint32_t)at,
@@ -134,7 +135,7 @@ static void keep_first(struct far_scan *scan, const struct scanning *scanning, s
         return;
     scan->left =
         (struct block_rest){.at = scan->at + (uint32_t)scanning->at, .records = scanning->records};
-    if (scanning->at == first_at) /* its length, or all of it */
+    if (scanning->at == first_at) /* no record was whole: asks for its length, or for all of it */
         scan->need_bytes =
             scanning->at +
             (len < FAR_RECORD_MIN ? FAR_RECORD_MIN : get_u32(scan->bytes + scanning->at));
@@ -162,10 +163,10 @@ static void scan_good(struct far_scan *scan)
         keep_first(scan, &scanning, first_at);
 }
 
-/* ---- a damaged one ---- */
+/* ---- a damaged block ---- */
 
-/* Each record of a far job that is whole by its own sums; others have none, so what looks like one
-   is skipped like damage. */
+/* Finds each far job's record that is intact by its own sums. Other records have no sums, so they
+   are skipped like damage. */
 static void scan_damaged(struct far_scan *scan)
 {
     struct record record;

@@ -1,11 +1,11 @@
 /*
- * Looks through a block of a slice, or a part of it, for the jobs of one topic behind a position,
- * up to as many bytes as the caller has memory for; says what is left of the block.
+ * Searches a block of a slice, or a part of it, for the jobs of one topic behind a position, up to
+ * as many bytes as the caller has memory for. Reports what is left of the block.
  *
  * A whole block is checked by its checksum. Of a part each record is checked by its own sums, which
  * is why a part can be used without the rest of its block.
  *
- * By the disk's read threads, or any other: touches only the struct. Pure, except that it allocates
+ * Any thread, mostly the disk's read threads: uses only the struct. Pure, except that it allocates
  * memory. Trusts no byte. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_FAR_SCAN_H
@@ -21,28 +21,28 @@ struct far_scan {
     struct bytes topic;     /* borrowed */
     struct job_place after; /* only jobs behind this one … */
     bool backwards;         /* … or in front of it; the last ones are kept, not the first */
-    size_t keep_bytes;      /* no more, when records of so many bytes were kept */
+    size_t keep_bytes;      /* stop when records of so many bytes are kept */
     /* Where: */
     uint32_t number, block; /* the slice's number; its block's, from 0 */
     uint64_t store_tag;
     uint32_t jobs;          /* records in the block */
     uint32_t block_bytes;   /* of the block in the file */
-    struct block_rest rest; /* what of it is to be looked through; zeros: all */
-    bool salvage;           /* it is damaged: anything that is whole in what was read is kept */
+    struct block_rest rest; /* the part of it to search; zeros: all */
+    bool salvage;           /* it is damaged: keep every intact record */
     /* What was read: */
     uint64_t offset; /* of the block in the file */
-    uint32_t at;     /* it begins so many bytes behind that, … */
+    uint32_t at;     /* the bytes read begin so far behind that, … */
     const char *bytes;
-    size_t len; /* … and has so many */
+    size_t len; /* … and are so many */
     /* Out: */
-    bool broken; /* there is no valid record where one must be: try again with `salvage` */
+    bool broken; /* a record is not valid where one must be: run again with `salvage` */
     struct merge_job *matches; /* in the order of the file; `record` points into `bytes` */
     uint32_t match_count, match_cap;
     size_t matched_bytes, looked_bytes; /* of the matches; of all records looked at */
-    struct block_rest left;             /* of the block; no records: it is used up */
-    struct job_place behind;            /* what is left comes behind this */
-    size_t need_bytes; /* not 0: no record was whole; the first one ends so many bytes behind
-                          the first that was read */
+    struct block_rest left;             /* of the block; no records: nothing is left */
+    struct job_place behind;            /* what is left is behind this */
+    size_t need_bytes; /* not 0: not even one record was read whole: read so many bytes from
+                          the same offset */
 };
 
 /* O(records * log bytes read, at worst). */

@@ -6,10 +6,8 @@
 #include "base/mem.h"
 #include "store/record.h"
 
-/*
- * A block is closed when it has so many bytes and the next record would begin to fill another
- * BLOCK: so little is lost to padding.
- */
+/* A block is closed when it has this many bytes and the next record would need one more BLOCK. So
+   little space is lost to padding. */
 enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
 
 enum { IMAGE_FIRST = 256 * 1024, IMAGE_LESS = 1024 * 1024 };
@@ -69,7 +67,7 @@ void slice_build_fini(struct slice_build *build)
 void slice_build_less(struct slice_build *build)
 {
     CHECK(build->head.number == 0);
-    if (build->cap < IMAGE_LESS + IMAGE_FIRST) { /* what is left holds the head, and some more */
+    if (build->cap < IMAGE_LESS + IMAGE_FIRST) { /* the rest would be too small for a new image */
         slice_build_fini(build);
         return;
     }
@@ -198,7 +196,7 @@ void slice_build_end(struct slice_build *build)
     head->fences_sum = add_section(build, &build->fences);
     head->topics_sum = add_section(build, &build->topics);
     head->index_sum = add_section(build, &build->index);
-    /* Who reads the last record may read as far behind it as a record's head can be long. */
+    /* Readers of the last record may read RECORD_JOB_HEAD bytes behind it. */
     size_t size = (build->len + RECORD_JOB_HEAD + BLOCK - 1) / BLOCK * BLOCK;
     make_room(build, size - build->len);
     memset(build->image + build->len, 0, size - build->len);

@@ -1,10 +1,10 @@
 /*
- * How many far jobs are due by some time: counted from the fences of the blocks that are not loaded
- * yet and from the bits of the dead, so exact but for the blocks that a time falls into. A command
- * that asks goes through the slices by their numbers, some in each turn. Statistics are answered at
- * once: a few slices are counted when somebody asks. Of many a survey is kept: every ten
- * seconds it goes through them by their numbers, some in each turn, and answers are as of its
- * beginning.
+ * Counts far jobs that are due by some time, from the fences of the blocks that are not loaded yet
+ * and from the bits of dead records. So counts are exact except for the blocks into which a time
+ * falls. A command that counts (slices_far_due()) visits the slices in the order of their numbers,
+ * some in each turn. Statistics are answered at once: up to AT_ONCE slices are counted for each
+ * answer. With more slices there is a survey: every ten seconds it visits all slices, some in each
+ * turn, and answers describe the time when it began.
  */
 #include <assert.h>
 
@@ -12,13 +12,13 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    AT_ONCE = 16,            /* slices that are counted when somebody asks … */
-    TURN_SLICES = 16,        /* … and in one turn: 256 fences each, at most */
-    SLICE_BYTES = 64 * 1024, /* that a step of the first survey counts as: the bits of its dead */
+    AT_ONCE = 16,     /* slices that are counted at once for statistics … */
+    TURN_SLICES = 16, /* … and slices that a survey visits in a turn: up to 256 fences each */
+    SLICE_BYTES = 64 * 1024,      /* for progress: a slice in the first survey, its `dead` */
     SURVEY_US = 10 * 1000 * 1000, /* from the beginning of one survey to that of the next */
 };
 
-/* What is asked for (embedded_stats(), slices_stats()). */
+/* The spans that statistics show (embedded_stats(), slices_stats()). */
 static const int64_t spans_us[DUE_SPANS] = {0,          60000000,    300000000,
                                             3600000000, 86400000000, INT64_MAX};
 
@@ -28,13 +28,13 @@ static int64_t limit_of(int64_t at_us, unsigned span)
     return __builtin_add_overflow(at_us, spans_us[span], &limit_us) ? INT64_MAX : limit_us;
 }
 
-/* How many records of the block are of jobs that live: the bits of `dead` from its first unit on.
- */
+/* How many records of the block live. */
 static uint32_t live_in_block(const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
     uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
-    uint32_t end = slice_unit(slice_block_end(slice, block)); /* units and words begin together */
+    uint32_t end =
+        slice_unit(slice_block_end(slice, block)); /* both are multiples of 64: whole words */
     for (; slice->dead && unit < end; unit += 64)
         dead += (uint32_t)__builtin_popcountll(slice->dead[unit / 64]);
     return fence->jobs > dead ? fence->jobs - dead : 0;
@@ -42,7 +42,7 @@ static uint32_t live_in_block(const struct slice *slice, uint32_t block)
 
 static_assert(BLOCK / SLICE_UNIT % 64 == 0, "a block's bits are whole words");
 
-/* Of those in a block that begins at or before the limit, and ends after it: spread evenly. */
+/* A block's jobs that are due by a limit within it, if their due times are spread evenly. */
 static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t limit_us)
 {
     uint64_t span = (uint64_t)end_us - (uint64_t)begin_us;
@@ -51,8 +51,9 @@ static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t
 }
 
 /*
- * The same block by block, of those that are not loaded. `from`: jobs that count from this limit
- * on; those in the blocks that limits fall into are added to `jobs` for these limits, too.
+ * As add_slice(), block by block, of blocks that are not loaded. from[i]: jobs that count for limit
+ * i and all later ones. If a limit falls into a block, a part of its jobs is added to `jobs` for
+ * that limit.
  */
 static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsigned limits,
                        uint64_t *jobs)
@@ -84,9 +85,9 @@ static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsi
 }
 
 /*
- * Adds how many delayed jobs of the slice are due by each of these times, which rise. O(limits) if
- * none of them falls into the slice's time and none of its blocks is loaded; else O(blocks +
- * limits), and the words of `dead`.
+ * Adds how many delayed jobs of the slice are due by each of these times, which are in ascending
+ * order. O(limits) if none of them is between the slice's first and last due time and none of its
+ * blocks is loaded; else O(blocks + limits + words of `dead`).
  */
 static void add_slice(const struct slice *slice, const int64_t *limits_us, unsigned limits,
                       uint64_t *jobs)
@@ -120,7 +121,7 @@ static void begin(struct slices *slices)
     slices->due_next = 0;
 }
 
-/* False: it has come to the end. */
+/* False: the survey is complete. */
 static bool count_one(struct slices *slices)
 {
     const struct segment *segment = segments_slice_from(slices->segments, slices->due_next);
@@ -138,7 +139,7 @@ static bool count_one(struct slices *slices)
     return true;
 }
 
-/* There has been none. */
+/* No survey was made yet. */
 void slice_due_init(struct slices *slices)
 {
     slices->due.at_us = slices->counting.at_us = INT64_MIN;
@@ -161,7 +162,7 @@ static bool is_under_way(const struct slices *slices)
     return slices->due_next != UINT32_MAX;
 }
 
-/* When the next one begins. */
+/* When the next survey begins. */
 static int64_t next_survey_us(const struct slices *slices)
 {
     int64_t at_us = slices->counting.at_us;
@@ -171,7 +172,7 @@ static int64_t next_survey_us(const struct slices *slices)
 void slice_due_turn(struct slices *slices)
 {
     if (slices->count <= AT_ONCE) {
-        slice_due_init(slices); /* when there are many, one begins at once */
+        slice_due_init(slices); /* so one begins at once when there are more slices */
         return;
     }
     if (!is_under_way(slices) && slices->store->now_us < next_survey_us(slices))
@@ -190,7 +191,7 @@ int64_t slice_due_next_us(const struct slices *slices)
     return is_under_way(slices) || next_us < now_us ? now_us : next_us;
 }
 
-/* ---- who asks ---- */
+/* ---- answers ---- */
 
 uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us)
 {
@@ -200,7 +201,7 @@ uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us)
     unsigned nearest = 0;
     while (nearest + 1 < DUE_SPANS && limit_of(due->at_us, nearest) < limit_us)
         nearest++;
-    /* Of the span that ends behind the limit and the one before it. */
+    /* `nearest` ends at or behind the limit: takes the span before it if that is nearer. */
     if (nearest > 0 &&
         limit_us - limit_of(due->at_us, nearest - 1) < limit_of(due->at_us, nearest) - limit_us)
         nearest--;

@@ -41,7 +41,7 @@ void slice_head_encode(const struct slice_head *head, void *block)
     put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
 
-/* Do the sizes agree with one another? */
+/* Are the sizes consistent? */
 static bool sizes_possible(const struct slice_head *head)
 {
     return head->size_bytes % BLOCK == 0 && head->size_bytes <= (uint64_t)UINT32_MAX * 8 &&
@@ -53,7 +53,7 @@ static bool sizes_possible(const struct slice_head *head)
            slice_index_at(head) + head->index_bytes + RECORD_JOB_HEAD <= head->size_bytes;
 }
 
-/* 0 is JOB_DELAYED: all slices were of such jobs. */
+/* 0 stands for JOB_DELAYED: older versions wrote 0, and made slices of delayed jobs only. */
 static bool state_possible(uint32_t state)
 {
     return state == 0 || state == JOB_READY || state == JOB_BURIED;
@@ -88,7 +88,7 @@ enum format_verdict slice_head_decode(const void *block, struct slice_head *out_
     memcpy(head.id.bytes, at + 16, sizeof(head.id.bytes));
     if (!sizes_possible(&head) || head.due_first_us > head.due_last_us ||
         !state_possible(get_u32(at + 60)))
-        return FORMAT_BAD; /* whole, and of nobody's making */
+        return FORMAT_BAD; /* the checksum is right, but no version writes such a head */
     *out_head = head;
     return FORMAT_GOOD;
 }
@@ -147,7 +147,7 @@ void slice_index_init(struct slice_index *index, const struct slice_head *head, 
     };
 }
 
-/* The difference of two times, whatever they are. */
+/* The difference of two times; wraps around instead of overflowing. */
 static int64_t wrapped(int64_t time_us, int64_t from_us)
 {
     return (int64_t)((uint64_t)time_us - (uint64_t)from_us);
@@ -282,7 +282,7 @@ void slice_tmp_name(uint32_t number, char out_name[DISK_NAME_MAX])
     (void)snprintf(out_name, DISK_NAME_MAX, SLICE_NAME TMP_SUFFIX, number);
 }
 
-/* The digits are those of a segment's name. */
+/* The digits have the form of those in a segment's name. */
 static bool parse(const char *name, size_t len, uint32_t *out_number)
 {
     char digits[DISK_NAME_MAX] = "wal-";

@@ -13,19 +13,18 @@
 enum {
     LOAD_BYTES = 2 * SLICE_BLOCK_BYTES,
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
-    LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others come first */
+    LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
     TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
-    UNREAD_US = 30 * 1000 * 1000, /* between later tries of unreadable blocks of a slice */
+    UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
     EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
     ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
-    SAY_WAITS_US = 60 * 1000 * 1000, /* … and between reports that there is none */
+    SAY_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
     EMPTY_BACKLOG = 1024 * 1024,     /* bytes of unwritten log above which emptying waits */
     SLACK_SEGMENTS = 2,              /* dead bytes that are tolerated, besides the live bytes */
 };
 
-#define AHEAD_DEFAULT_US                                                                           \
-    (INT64_C(15) * 60 * 1000000) /* the horizon is off, and there are slices                       \
-                                  */
+/* Used if the horizon is off, and slices of an earlier configuration exist. */
+#define AHEAD_DEFAULT_US (INT64_C(15) * 60 * 1000000)
 
 static int64_t ahead_us(const struct slices *slices)
 {
@@ -33,7 +32,7 @@ static int64_t ahead_us(const struct slices *slices)
     return horizon_us > 0 ? horizon_us / 2 : AHEAD_DEFAULT_US;
 }
 
-/* When the first block that was never tried has to be loaded; INT64_MAX: there is none. */
+/* When the first block that was never tried must be loaded; INT64_MAX: there is none. */
 static int64_t first_at(const struct slices *slices, const struct slice *slice)
 {
     const struct slice_fence *fence = &slice->fences[slice->loaded];
@@ -56,7 +55,8 @@ static int64_t load_at(const struct slices *slices, const struct slice *slice)
 
 /* ---- blocks that the disk could not read ---- */
 
-/* Others are loaded meanwhile; it is tried again, as are all such of the slice, one by one. */
+/* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
+   one, and other blocks are loaded in the meantime. */
 static void note_unread(struct slice *slice, uint32_t block, int64_t retry_at_us)
 {
     bool again = slice_is_unread(slice, block);
@@ -80,7 +80,7 @@ static void note_read(struct slice *slice, uint32_t block)
     slice->unread_count--;
 }
 
-/* The next of them to be tried; there is one. */
+/* The unread block to try next; there must be one. */
 static uint32_t next_unread(const struct slice *slice)
 {
     uint32_t block = slice->unread_next;
@@ -95,14 +95,14 @@ static uint32_t next_unread(const struct slice *slice)
 
 /* ---- what to read next ---- */
 
-/* More of it is dead than lives, and it can be emptied. */
+/* It has more dead than live bytes, and can be emptied. */
 static bool is_sparse(const struct slice *slice)
 {
     return slice->dead_bytes > slice->live_bytes && slice->live_jobs > 0 && !slice->making &&
            !slice->stuck && slice->unread_count == 0;
 }
 
-/* The larger the part of its bytes that is dead, the lower. A slice has below 2^26 bytes. */
+/* The larger the share of dead bytes, the lower. Below 2^26 bytes the shift does not overflow. */
 static int64_t empty_key(const struct slice *slice)
 {
     return -(int64_t)((slice->dead_bytes << 30) / (slice->dead_bytes + slice->live_bytes));
@@ -133,7 +133,7 @@ bool slice_load_ordered(const struct slices *slices, const struct slice *slice)
            (!sparse || slice->empty_node.key == empty_key(slice));
 }
 
-/* When the next block of any is to be loaded. */
+/* When the next block of any slice must be loaded. */
 static int64_t first_load_us(const struct slices *slices)
 {
     const struct heap_node *first = heap_first(&slices->by_load);
@@ -147,8 +147,8 @@ static bool has_room(const struct slices *slices)
 }
 
 /*
- * Is a slice to be emptied, and does the log take what lives of it? One is chosen when more is dead
- * in all slices than lives: as long as that is so, emptying writes at most as much as it frees.
+ * Should a slice be emptied, and can the log take its live records? A slice is chosen when all
+ * slices together have more dead than live bytes: then emptying writes at most as much as it frees.
  */
 static bool wants_empty(const struct slices *slices)
 {
@@ -193,13 +193,13 @@ static void choose(struct slices *slices)
         load->emptying = false;
         return;
     }
-    load->waits = false; /* no block has to be loaded now */
+    load->waits = false; /* no block must be loaded now */
     choose_to_empty(slices);
 }
 
 /* ---- reading ---- */
 
-/* The block is done with, or given up for now. */
+/* The block was loaded, or is given up for now. */
 static struct slice *leave(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
@@ -208,13 +208,13 @@ static struct slice *leave(struct slices *slices)
     load->slice = NULL;
     load->there = load->damaged = false;
     load->tries = 0;
-    load->retry_at_us = INT64_MIN; /* nothing is to be tried again */
+    load->retry_at_us = INT64_MIN; /* the next block need not wait */
     if (!load->emptying && load->block == slice->loaded)
         slice->loaded++;
     return slice;
 }
 
-/* The next block of the slice that is being emptied. */
+/* Advances to the next block of the slice that is being emptied. */
 static void advance_sparse(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
@@ -249,7 +249,7 @@ static void give_up_for_now(struct slices *slices)
     note_unread(slice, load->block, store->now_us + UNREAD_US);
     slice_load_order(slices, slice);
     if (load->sparse == slice)
-        load->sparse = NULL; /* until all of it can be read */
+        load->sparse = NULL; /* it is chosen again when all of it can be read */
     if (!first)
         return;
     struct store_error error;
@@ -262,12 +262,12 @@ static void give_up_for_now(struct slices *slices)
     store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
 }
 
-/* It cannot be read, or (OK) is not what it must be. */
+/* The block cannot be read, or (OK) is damaged. */
 static void put_off(struct slices *slices, enum err err)
 {
     struct slice_load *load = &slices->load;
     int64_t now_us = slices->store->now_us;
-    if (err == ERR_AGAIN) { /* no descriptor: that says nothing about the slice */
+    if (err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
         load->retry_at_us = now_us + TRY_AGAIN_US;
         return;
     }
@@ -284,7 +284,7 @@ static void put_off(struct slices *slices, enum err err)
         (uint64_t)load->slice->fences[load->block].offset * BLOCK,
         "a block of far jobs is damaged: jobs whose records in it cannot be read will "
         "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
-    /* Each record has sums of its own: those that are not damaged are as good as ever. */
+    /* Each record has its own sums: the intact ones are used. */
     load->there = load->damaged = true;
     batch_walk_init(&load->walk, load->bytes, (uint32_t)(load->op.got - BATCH_HEAD));
 }
@@ -331,7 +331,7 @@ static void start_read(struct slices *slices)
         .into = load->bytes,
         .len = len,
         .offset = offset,
-        .fresh = again, /* what the disk really has */
+        .fresh = again, /* past the page cache */
         .done = read_ended,
         .owner = slices,
     };
@@ -339,7 +339,7 @@ static void start_read(struct slices *slices)
     segments_read(slices->segments, load->slice->segment, &load->op);
 }
 
-/* ---- telling ---- */
+/* ---- passing records to the callbacks ---- */
 
 static void relocate(struct slices *slices, const struct record *record)
 {
@@ -378,7 +378,7 @@ static void report_some(struct slices *slices)
         if (!err) {
             notify_record(slices);
         } else if (err == ERR_CORRUPT && load->damaged && walk->end - walk->at > 8) {
-            walk->at += 8; /* the core knows which place is a far job's */
+            walk->at += 8; /* the core ignores places that are not a far job's */
             err = OK;
         }
     }
@@ -386,14 +386,14 @@ static void report_some(struct slices *slices)
         advance(slices);
 }
 
-/* There is no memory for the jobs of the block. */
+/* There is no memory for the block's jobs. */
 static void wait_for_room(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     struct store *store = slices->store;
     struct store_error error;
     char name[DISK_NAME_MAX];
-    if (load->emptying) { /* later, and from the start: others may have to be loaded now */
+    if (load->emptying) { /* later from the start: others may have to be loaded now */
         (void)leave(slices);
         load->sparse_us = store->now_us + ROOM_US;
         return;
@@ -404,9 +404,10 @@ static void wait_for_room(struct slices *slices)
         return;
     load->report_waits_us = store->now_us + SAY_WAITS_US;
     segments_file_name(load->slice->segment, name);
-    store_error_set(&error, name, (uint64_t)load->slice->fences[load->block].offset * BLOCK,
-                    "jobs draw near, and limits.memory_bytes is reached: they wait on disk, and "
-                    "come late if need be; pushes are refused until they are there");
+    store_error_set(
+        &error, name, (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        "far jobs should be loaded, and limits.memory_bytes is reached: they wait on disk, and "
+        "may come late; pushes are refused until they are loaded");
     store->callbacks->notice(store->callbacks, STORE_FAR_WAITS, &error);
 }
 
@@ -432,11 +433,11 @@ int64_t slice_load_next_us(const struct slices *slices)
     const struct slice_load *load = &slices->load;
     int64_t now_us = slices->store->now_us, next_us = first_load_us(slices);
     if (load->reading)
-        return INT64_MAX; /* its end makes a turn */
+        return INT64_MAX; /* its end starts a turn */
     if (load->slice)
         next_us = load->retry_at_us;
     else if (load->waits)
-        next_us = now_us; /* perhaps no more */
+        next_us = now_us; /* a turn checks whether blocks still wait */
     else if (load->sparse_us < next_us && wants_empty(slices))
         next_us = load->sparse_us;
     return next_us > now_us ? next_us : now_us;

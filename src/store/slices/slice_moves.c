@@ -19,16 +19,16 @@ static struct slice_move move_of(uint64_t slot)
     };
 }
 
-/* Units of neighbours differ by some ten: they are spread (Fibonacci hashing). */
+/* Fibonacci hashing: units of adjacent jobs differ by about ten only. */
 static uint32_t home(const struct slice_moves *moves, uint32_t unit)
 {
     return (uint32_t)((unit * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & moves->mask;
 }
 
-/* The unit's slot, or the empty one where it would be. */
+/* The unit's slot, or the empty slot where it would be added. */
 static uint32_t place(const struct slice_moves *moves, uint32_t unit)
 {
-    CHECK(moves->count <= moves->mask); /* an empty slot ends the search */
+    CHECK(moves->count <= moves->mask); /* so an empty slot ends the search */
     uint32_t at = home(moves, unit);
     while (moves->slots[at] && unit_of(moves->slots[at]) != unit)
         at = (at + 1) & moves->mask;
@@ -85,7 +85,7 @@ void slice_moves_remove(struct slice_moves *moves, uint32_t unit)
         slice_moves_fini(moves);
         return;
     }
-    /* Those behind it move up, unless they would come to lie before their home. */
+    /* Entries behind the hole move into it, unless that is in front of their home. */
     for (uint32_t at = (hole + 1) & moves->mask; moves->slots[at]; at = (at + 1) & moves->mask) {
         uint32_t from = home(moves, unit_of(moves->slots[at]));
         if (((at - from) & moves->mask) < ((at - hole) & moves->mask))

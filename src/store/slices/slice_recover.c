@@ -23,11 +23,10 @@ enum {
     FETCH_BYTES = 4 * 1024 * 1024, /* read ahead: bytes of indexes, … */
     FETCH_INDEXES = 16,            /* … of at most so many slices, whose files stay open */
     HEAD_AS_BYTES = 64 * 1024,     /* for progress: opening a file counts as replaying so much */
-    JOBS_BY_BYTE = 32, /* for progress: far_end() of 32 jobs counts as reading one byte */
+    JOBS_BY_BYTE = 32, /* for progress: far_end() of so many jobs counts as reading one byte */
 };
 
-/* Read-ahead: the log will mention most slices, and each time the first block of the file is read.
- */
+/* Read-ahead: the log will mention most slices, and then the first block of their file is read. */
 static void fetch_head(struct disk *disk, uint32_t number)
 {
     struct disk_file *file = NULL;
@@ -51,7 +50,7 @@ enum err slices_begin(struct slices *slices, const struct directory *directory)
     return err;
 }
 
-/* ---- reading a file: the disk is waited for ---- */
+/* ---- reading a file, waiting for the disk ---- */
 
 static enum err damaged(struct slices *slices, uint32_t number, uint64_t offset, const char *what,
                         struct store_error *out_error)
@@ -67,7 +66,7 @@ static enum err damaged(struct slices *slices, uint32_t number, uint64_t offset,
     return ERR_CORRUPT;
 }
 
-/* `len` bytes, all of them. */
+/* Reads `len` bytes; fewer are an error. */
 static enum err read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                          size_t len)
 {
@@ -108,7 +107,7 @@ static enum err read_head(struct slices *slices, struct disk_file *file, uint32_
     return err;
 }
 
-/* The slice of that number, from its file if need be. One whose file is missing has no fences. */
+/* Gets the slice, from its file if it is not known. If the file is missing, it has no fences. */
 static enum err get_slice(struct slices *slices, uint32_t number, struct slice **out_slice,
                           struct store_error *out_error)
 {
@@ -150,7 +149,7 @@ static enum err get_slice(struct slices *slices, uint32_t number, struct slice *
 
 /* ---- the log's records ---- */
 
-/* How many records lie between; false: it does not end where a block of records does. */
+/* Counts the records. False: no block of records begins at `from`, or ends at `to`. */
 static bool count_jobs(const struct slice *slice, uint32_t from, uint32_t to, uint32_t *out_jobs)
 {
     bool begins = false, ends = to == slice->head.data_end / BLOCK;
@@ -167,17 +166,17 @@ static bool count_jobs(const struct slice *slice, uint32_t from, uint32_t to, ui
 
 static void set_live(struct slices *slices, struct slice *slice, uint32_t live, uint32_t dead)
 {
-    /* The sums have 64 bits, a slice's counts 32: what is less is not added as a difference. */
+    /* Subtract, then add: a negative difference of two 32-bit counts would be wrong in 64 bits. */
     slices->live_jobs = slices->live_jobs - slice->live_jobs + live;
     slices->dead_jobs = slices->dead_jobs - slice->dead_jobs + dead;
     slice->live_jobs = live;
     slice->dead_jobs = dead;
 }
 
-/* What a record says becomes so. ERR_CORRUPT: it cannot be. */
+/* Applies a SLICE record. ERR_CORRUPT: the slice has no such blocks or records. */
 static enum err apply(struct slices *slices, struct slice *slice, const struct slice_record *record)
 {
-    uint32_t jobs = record->jobs; /* of a file that is missing no more is known */
+    uint32_t jobs = record->jobs; /* if the file is missing, no more is known */
     if (slice->fences && !count_jobs(slice, record->from, record->to, &jobs))
         return ERR_CORRUPT;
     if (record->jobs > jobs || (slice->fences && !slice_set_dead(slice, record)))
@@ -224,7 +223,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     return apply(slices, slice, record);
 }
 
-/* The record at the place, into `bytes`. */
+/* Reads the record at this offset into `bytes`, and decodes it. */
 static enum err read_record(struct slices *slices, struct slice *slice, uint64_t offset,
                             struct buf *bytes, struct record *out_record)
 {
@@ -258,7 +257,7 @@ enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t wher
     struct slice *slice;
     enum err err = get_slice(slices, where_segment(where), &slice, out_error);
     if (err || !slice->fences || (slice->logged && slice_is_dead(slice, offset)))
-        return err; /* its job ended later, or its slice went; or it ended before: a copy */
+        return err; /* the job ended later, or its slice was removed; or it ended before: a copy */
     if (offset <= BLOCK || offset >= slice->head.data_end)
         return ERR_CORRUPT;
     err = read_record(slices, slice, offset, &bytes, &record);
@@ -315,12 +314,14 @@ static enum err pass_jobs(struct slices *slices, const struct slice *slice,
     while (!take_err && (err = slice_index_next(&index)) == OK) {
         if (index.offset >= named_end)
             continue;
-        /* A record ends where the next one begins, or its block's last 4096 bytes do. */
+        /* A record's bytes are counted up to the next record, or to the end of its block. */
         bool dead = slice_is_dead(slice, index.offset);
         if (first == named_end)
             first = index.offset;
         if (dead != was_dead)
-            dead_bytes += dead ? 0 - index.offset : index.offset; /* less where it began */
+            dead_bytes +=
+                dead ? 0 - index.offset
+                     : index.offset; /* adds the end of each dead stretch and subtracts its begin */
         was_dead = dead;
         if (dead)
             continue;
@@ -384,7 +385,7 @@ static enum err drop_older(struct store_callbacks *callbacks, const struct far_j
     return OK;
 }
 
-/* Has the log older records of jobs that live in the slice? */
+/* May the log have older records of jobs that live in the slice? */
 static bool has_older(const struct slices *slices, const struct slice *slice)
 {
     return slice->left && slice->live_jobs > 0 && segments_find(slices->segments, slice->left);
@@ -416,13 +417,13 @@ static void count_bytes(struct slices *slices, struct slice *slice,
     slices->live_bytes += live_bytes;
 }
 
-/* The log is replayed: the slice is as it says, or the store does not open. */
+/* Checks the slice after the replay, and reads its index. An error ends the opening. */
 static enum err settle(struct slices *slices, struct slice *slice, struct index_reading *reading,
                        struct store_error *out_error)
 {
     uint32_t number = slice->head.number;
     if (slice->live_jobs == 0 || !slice->logged)
-        return OK; /* it goes */
+        return OK; /* it is dropped */
     if (!slice->fences)
         return damaged(slices, number, 0, "the slice is missing", out_error);
     if (!slices->store->callbacks->replay_far || !slices->store->callbacks->arrive) {
@@ -481,7 +482,7 @@ static void fetched(const struct slices *slices, struct fetching *fetching,
 {
     if (!is_read(slices, slice))
         return;
-    CHECK(fetching->indexes > 0); /* fetch_indexes() has come past it */
+    CHECK(fetching->indexes > 0); /* fetch_indexes() has counted it */
     fetching->bytes -= index_bytes(slice);
     fetching->indexes--;
 }
@@ -506,7 +507,7 @@ static enum err settle_all(struct slices *slices, struct store_error *out_error)
     return err;
 }
 
-/* Of all slices, by their indexes. */
+/* Passes the far jobs of all slices to the callbacks, from the indexes. */
 static enum err read_indexes(struct slices *slices, struct store_error *out_error)
 {
     struct store_callbacks *callbacks = slices->store->callbacks;

@@ -7,14 +7,14 @@
 #include "store/varint.h"
 
 enum {
-    /* In one turn, to write SLICE records again: */
+    /* Limits of one call of slices_write_again(): */
     TELL_BYTES = 64 * 1024,  /* appended to the log, about; … */
     TELL_WORDS = 256 * 1024, /* … and words of slice::dead read, at 1.3 ns each. A slice of 16 MiB
                                 has 8,192, … */
-    TELL_STEP_WORDS = 512,   /* … and each counts as so many at least */
+    TELL_STEP_WORDS = 512,   /* … and each slice counts as so many at least */
 };
 
-/* ---- which there are ---- */
+/* ---- the set of slices ---- */
 
 struct slice *slices_add(struct slices *slices, const struct slice_head *head,
                          struct slice_fence *fences)
@@ -64,7 +64,7 @@ bool slice_may_have(const struct slice *slice, struct bytes topic)
     return true;
 }
 
-/* ---- what the log says of them ---- */
+/* ---- their records in the log ---- */
 
 void slice_add_logged(struct slices *slices, struct slice *slice, size_t bytes)
 {
@@ -131,7 +131,7 @@ bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t seg
            move.segment == segment;
 }
 
-/* ---- the end of one ---- */
+/* ---- dropping ---- */
 
 void slices_drop(struct slices *slices, struct slice *slice)
 {
@@ -167,8 +167,8 @@ enum job_state store_slice_state(const struct store *store, uint64_t where)
     return slice ? (enum job_state)slice->head.state : JOB_GONE;
 }
 
-/* Segments are freed one by one, the oldest first: so those that jobs have left, and which are
-   still there, end with the one that they left last. */
+/* Segments are freed one by one, the oldest first. So of the segments that still exist, jobs can
+   have left only those up to slices::left_last. */
 bool store_may_be_far(const struct store *store, uint64_t where)
 {
     const struct slices *slices = store->slices;
@@ -188,7 +188,7 @@ uint32_t slices_count(const struct slices *slices)
     return slices->count;
 }
 
-/* ---- what lives ---- */
+/* ---- live records ---- */
 
 static uint32_t units_of(const struct slice *slice)
 {
@@ -207,7 +207,7 @@ bool slice_set_dead(struct slice *slice, const struct slice_record *record)
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
     while (reader.at < reader.end) {
-        unit += (uint32_t)varint_get(&reader); /* the decoder has looked at them */
+        unit += (uint32_t)varint_get(&reader); /* slice_record_decode() has checked them */
         if (unit >= units_of(slice))
             return false;
         set_dead(slice, unit);
@@ -215,7 +215,7 @@ bool slice_set_dead(struct slice *slice, const struct slice_record *record)
     return true;
 }
 
-/* If no record of it lives, its file may be removed as soon as the last death is on disk. */
+/* If no record lives: its file may be removed as soon as the last death is on disk. */
 static void note_dead(struct slices *slices, struct slice *slice)
 {
     if (slice->live_jobs == 0 && !slice->making && list_empty(&slice->dead_link))
@@ -252,7 +252,7 @@ bool slices_record_died(struct slices *slices, struct slice *slice, struct store
 
 /* ---- making ---- */
 
-/* Of what was just appended. */
+/* The place of the record that was just appended. */
 static struct log_place log_tail_place(const struct slices *slices, uint64_t batch)
 {
     return (struct log_place){.batch = batch, .segment = segments_tail(slices->segments)->number};
@@ -337,7 +337,7 @@ static size_t write_slice(struct slices *slices, struct slice *slice)
     return bytes;
 }
 
-/* Its SLICE record is the newest one now. */
+/* Its SLICE record is now the newest: moves it to the end of slices::all. */
 static void move_back(struct slices *slices, struct slice *slice)
 {
     list_remove(&slice->link);

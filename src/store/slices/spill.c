@@ -12,17 +12,18 @@
 #include "store/varint.h"
 
 enum {
-    GATHER_BYTES = 4 * 1024 * 1024, /* of a run, at least: records and what is known of them */
-    AGAIN_US = 100 * 1000,          /* no descriptor was free */
-    VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
-    SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
-    ROOM_SEGMENTS = 4,  /* so much the disk must have besides */
-    SLICES_FEW = 64,    /* from so many on, small slices are not made: nothing merges them … */
-    SEGMENT_SHARE = 64, /* … small: less than so much of a segment, … */
-    FEW_TIMES = 16,     /* … with this many times as many, and at each 4 times that, … */
-    MORE_SHARE = 4,     /* … so much more of it, … */
-    SEGMENT_MOST = 4,   /* … up to this part */
-    KEEP_US = 1000000,  /* memory is kept for the next run */
+    GATHER_BYTES = 4 * 1024 * 1024, /* of a run's gathered copies, at least */
+    AGAIN_US = 100 * 1000,          /* until the next try, if no descriptor was free */
+    VISITED_US = 1000,              /* between checks of far_visited() */
+    SLICES_MAX = 60000,             /* at the same time: the core's index has 16 bits for a slice */
+    ROOM_SEGMENTS = 4,              /* free space that the disk must have besides */
+    KEEP_US = 1000000,              /* how long memory is kept for the next run */
+    /* The least size of a new slice, because nothing merges slices: least_bytes(). */
+    SLICES_FEW = 64,    /* slices of any size, up to this number */
+    SEGMENT_SHARE = 64, /* from then on: this fraction of a segment */
+    FEW_TIMES = 16, /* from this many times SLICES_FEW on, and at each MORE_SHARE times that … */
+    MORE_SHARE = 4, /* … this many times as much … */
+    SEGMENT_MOST = 4, /* … up to this fraction of a segment */
 };
 
 /* Slices have jobs of one kind. */
@@ -35,24 +36,23 @@ enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMO
 struct spill {
     struct store *store;
     enum spill_step step;
-    uint32_t segment; /* that they leave */
+    uint32_t segment; /* that the jobs leave */
     struct spill_gather gathered[SPILL_KINDS];
     struct gather_room room;
-    bool leaves[SPILL_KINDS]; /* in this run; others wait for the next one */
-    bool began[SPILL_KINDS];  /* to leave the segment, in an earlier run or in this one */
-    enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
-    struct spill_build
-        build;           /* the disk's thread's while `writing`, and so is what it is made of */
-    bool built;          /* it is made, though perhaps not written; that thread's, too */
-    size_t departing;    /* of build.leaving: the next to be asked */
-    struct slice *slice; /* SPILL_DEPART */
-    uint32_t block;      /* of its blocks of records: the next part */
+    bool leaves[SPILL_KINDS]; /* kinds that leave in this run; others wait for the next one */
+    bool began[SPILL_KINDS];  /* kinds that have left the segment, in this run or an earlier one */
+    enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are built */
+    struct spill_build build; /* only the disk's thread uses it while `writing`, and its jobs */
+    bool built;               /* the image is complete; used as `build` is */
+    size_t departing;         /* index in build.leaving of the next job to depart */
+    struct slice *slice;      /* SPILL_DEPART */
+    uint32_t block;           /* the slice's next block to depart */
     bool writing, written;
     struct disk_op op;
     int64_t retry_at_us;
-    bool held_up;          /* SPILL_DEPART: by a visitor */
-    bool given_up;         /* no room: the rest is relocated */
-    int64_t keep_until_us; /* memory that is not used now */
+    bool held_up;          /* SPILL_DEPART waits for a walk to end (far_visited) */
+    bool given_up;         /* the disk is full: the other jobs are relocated */
+    int64_t keep_until_us; /* until then unused memory is kept */
     uint64_t departed_bytes, departed_jobs;
 };
 
@@ -97,7 +97,7 @@ static uint64_t least_bytes(const struct spill *spill)
     return least;
 }
 
-/* Is it enough for a slice? */
+/* Are there enough jobs of this kind for a slice? */
 static bool is_enough(const struct spill *spill, enum spill_kind kind)
 {
     const struct spill_gather *gathered = &spill->gathered[kind];
@@ -188,7 +188,7 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 
 /* ---- the end ---- */
 
-/* The slice is over, or will not be. What was made for it may be megabytes. */
+/* The slice is complete, or was given up. Its memory is freed in pieces. */
 static void end_slice(struct spill *spill)
 {
     slice_build_reset(&spill->build.slice, &spill->room.spent);
@@ -198,7 +198,7 @@ static void end_slice(struct spill *spill)
     spill->slice = NULL;
 }
 
-/* What waits for the next run stays. */
+/* Ends the run. Jobs that wait for the next run are kept. */
 static void reset(struct spill *spill)
 {
     end_slice(spill);
@@ -232,7 +232,7 @@ int64_t spill_rest_us(const struct spill *spill)
     return kept_bytes(spill) ? spill->keep_until_us : INT64_MAX;
 }
 
-/* ---- building and writing: by the disk's thread ---- */
+/* ---- building and writing, by the disk's thread ---- */
 
 static void begin_slice(struct spill *spill)
 {
@@ -276,7 +276,7 @@ static void write_slice(struct spill *spill)
         [SPILL_READY] = FEATURE_READY, [SPILL_BURIED] = FEATURE_BURIED};
     uint32_t features = FEATURE_SLICES | of_kind[spill->kind];
     if (!manifest_has(store->manifest, features))
-        return; /* its write makes a turn */
+        return; /* the end of the manifest's write starts a turn */
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
         .lane = LANE_BACKGROUND,
@@ -291,7 +291,7 @@ static void write_slice(struct spill *spill)
     store->disk->verbs->submit(store->disk, &spill->op);
 }
 
-/* At worst it is a leftover: the next opening removes it. */
+/* Errors are ignored: the next opening removes a file that is left. */
 static void removed(struct disk_op *op)
 {
     struct spill *spill = op->owner;
@@ -299,7 +299,7 @@ static void removed(struct disk_op *op)
     spill->writing = false;
 }
 
-/* The disk was full before the slice was durable, but perhaps not before it had its name. */
+/* The disk was full before the slice was durable. Its file may have its name already. */
 static void remove_slice(struct spill *spill)
 {
     struct disk *disk = spill->store->disk;
@@ -324,7 +324,7 @@ static void begin_departing(struct spill *spill)
     size_t size = head->blocks * sizeof(struct slice_fence);
     struct slice_fence *fences = mem_alloc(size);
     enum err err = slice_fences_decode(head, spill->build.slice.image + head->data_end, fences);
-    CHECK(!err); /* we wrote them a moment ago */
+    CHECK(!err); /* this process has just encoded them */
     spill->slice = slices_add(spill->store->slices, head, fences);
     spill->slice->making = true;
     spill->slice->order_known = true;
@@ -338,7 +338,7 @@ static void begin_departing(struct spill *spill)
     spill->written = false;
 }
 
-/* The next ones of so many will be asked for. */
+/* Announces the next jobs to the core, which prefetches them. `left`: jobs left in the block. */
 static void announce_soon(struct spill *spill, uint32_t left)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
@@ -350,7 +350,7 @@ static void announce_soon(struct spill *spill, uint32_t left)
         callbacks->soon(callbacks, seqs, count, true);
 }
 
-/* Asks the core for the jobs of one block. */
+/* Has the core remove one block's jobs from memory; jobs that changed meanwhile are dead there. */
 static void depart_block(struct spill *spill, struct clean_work *work)
 {
     struct store *store = spill->store;
@@ -397,7 +397,7 @@ static void depart_block(struct spill *spill, struct clean_work *work)
     buf_fini(&dead);
 }
 
-/* Does somebody go through the jobs of a topic that the slice may have? */
+/* Is a walk through the jobs of a topic under way that the slice may have? */
 static bool is_visited(const struct spill *spill)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
@@ -424,8 +424,8 @@ static void depart_some(struct spill *spill, struct clean_work *work)
 /* ---- the turn ---- */
 
 /*
- * Kinds that are not enough for a slice wait for more of them. In the last run none of them leaves,
- * but what is left of those that had been enough does: that is one small slice beside large ones.
+ * Kinds with too few jobs for a slice wait for more. In the last run they do not leave, unless
+ * others of their kind have left this segment: that makes one small slice besides large ones.
  */
 static void begin_building(struct spill *spill, bool last)
 {
@@ -442,13 +442,14 @@ static void begin_building(struct spill *spill, bool last)
     spill->step = any ? SPILL_BUILD : SPILL_IDLE;
 }
 
-/* The next slice, of the next kind if of this one there are no more. */
+/* Begins the next slice: of the next kind if no jobs of this one are left. */
 static void build(struct spill *spill)
 {
     while (spill->kind < SPILL_KINDS &&
            !(spill->leaves[spill->kind] && gather_left(&spill->gathered[spill->kind]))) {
         if (spill->leaves[spill->kind])
-            gather_fini(&spill->gathered[spill->kind], &spill->room); /* all have been asked */
+            gather_fini(&spill->gathered[spill->kind],
+                        &spill->room); /* all have departed or stayed */
         spill->kind++;
     }
     if (spill->kind < SPILL_KINDS)
@@ -482,7 +483,7 @@ bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *o
     }
     if (spill->step != SPILL_IDLE)
         return false;
-    *out_left = true; /* if any: some may have changed meanwhile */
+    *out_left = true; /* jobs that changed meanwhile, if any, are still there */
     reset(spill);
     if (last || spill->given_up)
         drop_all(spill);

@@ -9,9 +9,9 @@
 #include "store/slices/slices.h"
 #include "store/slices/spill_gather.h"
 
-enum { AHEAD = 16 }; /* records that are fetched while others are copied */
+enum { AHEAD = 16 }; /* records that are prefetched */
 
-/* They lie in the order of the log. */
+/* Prefetches a job's record: records are in memory in the order of the log, not of due time. */
 static void fetch(const struct spill_gather *gather, size_t number)
 {
     enum { LINE = 64, FETCHED = 512 };
@@ -26,7 +26,7 @@ static void build_one(struct spill_build *build, const struct spilled *job)
 {
     struct event event;
     bool good = far_record_glance(job->record, job->len, &event);
-    CHECK(good); /* we wrote it a moment ago */
+    CHECK(good); /* gather_add() has encoded it */
     uint64_t id_hash = far_hash_id(build->far_key, event.id);
     uint64_t offset = slice_build_add(&build->slice, &event, id_hash, job->record, job->len);
     struct leaving leaving = {
@@ -38,7 +38,7 @@ static void build_one(struct spill_build *build, const struct spilled *job)
     buf_add(&build->leaving, &leaving, sizeof(leaving));
 }
 
-/* There may be 65,535. */
+/* Here, not in the main thread, because there may be 65,535 topics. */
 static void note_topics(struct spill_build *build)
 {
     const struct slice_head *head = &build->slice.head;
@@ -53,7 +53,7 @@ static void note_topics(struct spill_build *build)
 void spill_build_run(struct spill_build *build)
 {
     struct spill_gather *gather = build->gather;
-    CHECK(build->slice.head.jobs == 0); /* it is built once */
+    CHECK(build->slice.head.jobs == 0); /* a slice is built only once */
     if (gather->taken == 0)
         gather_sort(gather);
     for (size_t i = 0; i < AHEAD; i++)

@@ -9,7 +9,7 @@
 
 enum { CHUNK_BYTES = GATHER_RECORD_MAX };
 
-/* Of a job, besides its record: twice while they are sorted. */
+/* Bytes of memory of a job besides its record: two copies while they are sorted. */
 enum { GATHERED_BYTES = 2 * sizeof(struct spilled) };
 _Static_assert(sizeof(struct leaving) <= sizeof(struct spilled), "it is made when all are sorted");
 
@@ -60,7 +60,7 @@ static char *take_chunk(struct gather_room *room)
     return chunk;
 }
 
-/* Memory for a record. */
+/* Takes memory for a record. */
 static char *take_room(struct spill_gather *gather, struct gather_room *room, size_t len)
 {
     CHECK(len <= CHUNK_BYTES);
@@ -120,13 +120,13 @@ enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
 enum spilled_key { BY_SEQ, BY_DUE };
 
-/* In unsigned order. */
+/* The key as an unsigned number of the same order. */
 static uint64_t key_of(const struct spilled *job, enum spilled_key key)
 {
     return key == BY_SEQ ? job->seq : (uint64_t)job->due_us ^ UINT64_C(1) << 63;
 }
 
-/* By one digit of the key; what is equal in it stays in order. */
+/* Stable sort by one digit of the key. */
 static void sort_digit(const struct spilled *from, struct spilled *to, size_t count,
                        enum spilled_key key, uint64_t least, unsigned shift)
 {
@@ -142,8 +142,8 @@ static void sort_digit(const struct spilled *from, struct spilled *to, size_t co
         to[starts[(key_of(&from[i], key) - least) >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* From the lowest digit to the highest that differs: O(jobs) for each. *jobs and *spare change
-   places. */
+/* Sorts from the lowest digit to the highest that differs: O(jobs) for each. Swaps *jobs and *spare
+   for each digit. */
 static void sort_by(struct spilled **jobs, struct spilled **spare, size_t count,
                     enum spilled_key key)
 {

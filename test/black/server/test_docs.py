@@ -34,8 +34,10 @@ def long_lines(*path):
     return [line for line in text_of(*path).splitlines() if len(line) > 100 and not line.startswith("|")]
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/config.md", "docs/webhooks.md"])
-def test_lines_of_the_documents_that_are_read_most_are_not_long(path):
+@pytest.mark.parametrize("path",
+                         ["README.md", "docs/beanstalk.md", "docs/config.md", "docs/disk-format.md", "docs/migrate-beanstalkd.md",
+                          "docs/migrate-delay-queue.md", "docs/webhooks.md"])
+def test_lines_of_documents_that_were_wrapped_are_not_long(path):
     assert long_lines(path) == []
 
 

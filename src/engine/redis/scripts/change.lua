@@ -1,8 +1,8 @@
 -- Changes one job. Idempotent: the answer is stored.
 --
 -- ARGV:
---   2   'v' reserve it, 'l' release, 't' touch (renew the lease), 'b' bury, 'k' kick, 'r' run (make
---       it due now), 's' reschedule
+--   2   'v' reserve, 'l' release, 't' touch (renew the lease), 'b' bury, 'k' kick, 'r' run (make it
+--       due now), 's' reschedule
 --   3   the client's id, or ''
 --   4   the job's number (8 bytes); used if there is no id
 --   5   the lease; 0 without one
@@ -33,7 +33,7 @@ if first then
             front, was = sub(was, 1, behind - 1), sub(was, behind)
         end
         local job = fetch(sub(was, 1, 8))
-        -- Behind a short record is the length of what follows it now.
+        -- Removes the length of the content (2 bytes): the content itself follows.
         if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
         was = front .. (job and shown_properties(job) .. was .. content_of(job) or was)
     end
@@ -74,14 +74,14 @@ local function reserve()
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
-        call('ZADD', order, 0, 'd' .. job.holder) -- it may have been taken for dead meanwhile
+        call('ZADD', order, 0, 'd' .. job.holder) -- reap_dead.lua may have removed it meanwhile
     end
     count('#r')
     place(job, RESERVED, now)
 end
 
 local function release()
-    lift(job) -- the priority must not change while it hangs
+    lift(job) -- the priority must not change while the job is in a set
     job.priority = priority or job.priority
     if options == 'u' then -- as if it had not been tried
         if job.reserves > 0 and job.reserves < 65535 then job.reserves = job.reserves - 1 end
@@ -128,7 +128,7 @@ elseif what == 'l' then
     note()
     release()
 elseif what == 't' then
-    job.till = after(now, ttr or job.ttr) -- where it hangs, only the score changes
+    job.till = after(now, ttr or job.ttr) -- in its set, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
     keep_head(job)
     tell_due(job.till)

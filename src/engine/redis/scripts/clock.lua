@@ -1,8 +1,8 @@
--- The queue's time in a partition: Redis' clock plus the partition's field `o`, kept between two
--- bounds, because Redis' clock may leap, and the daemon's does not. The daemon knows `o`, and sends the
--- bounds. All times that are written or compared here are of this clock. First part of every script's
+-- The queue's time in a partition: Redis' clock plus the partition's field `o`, within two bounds,
+-- because Redis' clock may leap, and the daemon's does not. The daemon has read `o`, and sends the
+-- bounds. All times that scripts write or compare are of this clock. First part of every script's
 -- text. A request has, after its number: the least and the most that Redis' clock can show, and the
--- queue's time that belongs to the least. queue_clock.h says how these are computed.
+-- queue's time that belongs to the least. queue_clock.h describes how these are computed.
 local redis_time = nil -- Redis' clock, read once in a call: seconds, microseconds
 local unsure = false -- Redis' clock is outside a request's bounds: it has leapt, or the request is late
 local function clock_of(request)
@@ -17,8 +17,8 @@ local function clock_of(request)
     return now - least + queue
 end
 
--- True: the request is done for the first time, and was not given up. It may have been done before if
--- it is marked as a repetition, or late; answered() handles these.
+-- True: the request is executed for the first time, and was not given up. False if it is marked as a
+-- repetition, or is late and was executed or given up: answered() handles these.
 local function is_first(hash, request)
     if string.byte(request) ~= 48 then return false end
     local kept = unsure and redis.call('HGET', hash, string.sub(request, 2, 12))

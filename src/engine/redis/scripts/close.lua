@@ -1,10 +1,10 @@
--- Jobs that are close to each other: of one priority, the later one due (or made, if they are in order
--- of arrival) at most CLOSE_US after the first (topic_cache.h: RANK_CLOSE_US).
+-- Two jobs are close if they have the same priority, and the later one is due (or was made, if they
+-- are in order of arrival) at most CLOSE_US after the first (topic_cache.h: RANK_CLOSE_US).
 local CLOSE_US = 50000
-local CLOSE_TOLD = 4 -- an answer counts no more jobs that are left (script.h: SCRIPT_CLOSE_TOLD)
+local CLOSE_TOLD = 4 -- an answer counts at most so many jobs (script.h: SCRIPT_CLOSE_TOLD)
 
--- `places`: of ready jobs of one topic, in order. Returns how many, from place `from` on, are close to
--- the job there; that one counts. `most` at most.
+-- `places`: of one topic's ready jobs, in order. Returns how many jobs from `from` on are close to the
+-- job at `from`, including it; at most `most`.
 local function close_jobs(places, from, most)
     local first, count = places[from], 1
     if not first then return 0 end

@@ -22,8 +22,8 @@ local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struc
 local PER_JOB = 6
 local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered, journal = { '' }, 0, nil
--- The counts that changed in the partition before, at first those that may change: turn.lua guesses
--- the topic. They are read together with the rest, since most requests change the same ones.
+-- The counts that the last requests changed; at first those of a topic that turn.lua guesses. They are
+-- read together with the other fields, since most requests change the same counts.
 local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic }
 while answered < count do
     local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
@@ -52,11 +52,11 @@ while answered < count do
         for i = 1, n do names[by_id[i]] = found[i] or '' end
         clock_of(ARGV[base + 1]) -- a late request must not end the next job of that id
     end
-    if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, it was given up
+    if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, the journal was given up
     if journal then alike = 1 end -- its entries are written in end_other.lua
     if alike > 1 then seen = {} end
     -- Reads records and heads, of adjacent jobs in the same bucket at once.
-    local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
+    local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
     local jobs, from = nil, 1
     while from <= alike do
         local bucket, wanted, upto = byte(names[from], 6), { names[from], '+' .. names[from] }, from
@@ -74,7 +74,7 @@ while answered < count do
     end
     local done, places, held, gone, gone_ids = 0, { '' }, nil, {}, nil
     local fields, sums, sets = { 'g', '', '' }, { 0, 0, 0 }, { '', '', '', '', '', '', '', '' }
-    local sum_of = nil -- where a field stands in `fields`, if there are several jobs
+    local sum_of = nil -- field -> its index in `fields`, if there are several jobs
     at = base
     while done < alike do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
@@ -90,17 +90,17 @@ while answered < count do
         local topic_at = long and LONG.TOPIC or form % 64 >= 32 and COMPACT.TOPIC or SHORT.TOPIC
         local topic = sub(record, topic_at, topic_at + topic_len - 1)
         local priority, _, rank = unpack_bytes(HEAD.PRIORITY_TO_DUE, head, HEAD.PRIORITY)
-        if flags >= 2 and form % 64 >= 32 then -- by arrival; as created_of() has it
+        if flags >= 2 and form % 64 >= 32 then -- by arrival; as in created_of()
             rank = unpack_bytes('>I8', name) + 1024 -
                 unpack_bytes(COMPACT.AHEAD_FORMAT, record, COMPACT.AHEAD)
         elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
-        -- As shown_job() has it.
+        -- As in shown_job().
         local behind = topic_at + topic_len + id_len + 8 * retries
         local job = name .. head .. sub(record, 1, behind - 1)
         if not long then job = job .. struct.pack('<H', #record - behind + 1) end
-        -- As say() has it.
+        -- As in say().
         local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. string.reverse(name) ..
             '\0\0\0\0\0\0\0\0'
         local reserved_now, ended = '#h' .. topic, '#f' .. topic
@@ -118,7 +118,7 @@ while answered < count do
         of[#of + 1], of[#of + 2] = name, '+' .. name
         if form % 16 >= 8 then of[#of + 1] = '*' .. name end
         if form % 32 >= 16 then of[#of + 1] = '=' .. name end
-        if sub(head, HEAD.RELEASES, HEAD.BURIES_END) ~= '\0\0\0\0' then -- as may_have_notes()
+        if sub(head, HEAD.RELEASES, HEAD.BURIES_END) ~= '\0\0\0\0' then -- as in may_have_notes()
             of[#of + 1], of[#of + 2] = '-' .. name, '~' .. name
         end
         if id_len > 0 then

@@ -3,12 +3,12 @@
 -- entries up to its end (8), the time of the change (7), a letter for its kind, and its content: p the
 -- whole job (as in answers), m a changed job (name, state, failures, priority, due, id), f and d a
 -- finished, deleted job (name, id), o the beginning of the journal; from a resync (resync.lua): c the
--- whole job, unchanged, and g that there is no job of this id (a name, id). The field: the last
--- number, the bytes of all entries, the bytes of those taken (8 each), the limit of the bytes that are
--- not taken (8), what is done with a push beyond it: r it is refused, d the journal is given up, x it
--- was given up; the time of the oldest change that is not taken (8, 0: all are), and how old that may
--- become (8, 0: without limit), beyond which pushes are handled in the same way. journal.lua takes
--- entries. Other changes are never refused: with r the journal is given up at twice the limit.
+-- whole job, unchanged, and g that no job has this id (a name, id). The field: the last number, the
+-- bytes of all entries, the bytes of entries that were taken (8 each), the limit of the bytes that are
+-- not taken (8), the effect of a push beyond it: r the push is refused, d the journal is given up, x it
+-- was given up; the time of the oldest change that is not taken (8, 0: all are taken), and its highest
+-- age (8, 0: no limit), beyond which pushes are handled in the same way. journal.lua takes entries.
+-- Other changes are never refused: with r the journal is given up at twice the limit.
 -- A reservation that belongs to a connection ends with the connection, and leaves no entry.
 -- While jobs are restored from the journal (restore.lua) each job that ends leaves a member as well.
 local journal = nil -- the field; false: there is none
@@ -33,7 +33,7 @@ local function give_up()
     journal, restore = false, false
 end
 
--- Where pushes are refused (114: r) the age does not matter here: old entries stay until they are taken.
+-- With r (114) the age has no effect here: pushes are refused, and old entries stay until they are taken.
 local function add_entry(what, text, now)
     local last, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
     local since, span = unpack_bytes('<I8I8', journal, 34)
@@ -57,8 +57,8 @@ local function enter_move(job, state, flags, now)
         id_of(job), now)
 end
 
--- Leaves a member for the job that ends, so that the restore does not push it again. A restore whose
--- time is up is ended only here, so until then no end of a job is missing.
+-- Adds a member for the job that ends, so that the restore does not push it again. A restore that was
+-- not renewed in time ends only here, so until then no end of a job is missing.
 local function leave_end(job, now)
     local run, till, room = unpack_bytes('<c8I8I8', restore)
     if room == 0 then return end -- the restore has ended: too many jobs did
@@ -78,8 +78,8 @@ local function enter_end(job, finished, now)
     if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
 end
 
--- True: so many entries are not taken, or one is so old, that a push is refused. With 'd' none is
--- refused: the journal is given up instead.
+-- True: the push is refused, because too many entries are not taken, or one is too old. With 'd' no
+-- push is refused: the journal is given up instead.
 local function too_many_entries(now)
     if not journaled() then return false end
     local _, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)

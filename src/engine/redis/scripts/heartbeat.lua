@@ -20,8 +20,8 @@
 -- clock was set (set_clock.lua). next_us: number of the last change of settings (settings.lua);
 -- FOREVER if the settings cannot be read now.
 -- Cost: O(1) without 'l', at most TRIES publications; with 'l' O(daemons).
-local TRIES = 16 -- daemons to which publishing is tried
-local AT_ONCE = 500 -- records that a look reads
+local TRIES = 16 -- daemons to which it tries to publish
+local AT_ONCE = 500 -- records read by one command
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
 local found = call('HMGET', hash, 'p', 'r', 'n', 'c', 'h' .. daemon, 'j', 'jb')
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -39,7 +39,7 @@ local function drop_name(name)
     call('HDEL', hash, 'h' .. name)
 end
 
--- False: none of the next ones has a subscriber.
+-- Publishes to the next daemon. False: none of the next TRIES daemons has a subscriber.
 local function tell_next()
     local ours = place_of_name(daemon)
     for step = 1, math.min(#names / 8, TRIES) do
@@ -68,8 +68,8 @@ local function look()
             if not record or age_us > kept_us then
                 drop_name(name)
             else
-                -- While Redis' clock is wrong each daemon's bounds make the time: a record may be a
-                -- little from the future. One that is further ahead counts from now on.
+                -- While Redis' clock is wrong, the time comes from each daemon's bounds, so a record
+                -- may be slightly in the future. One that is further ahead is set to now.
                 if age_us < -fresh_us then
                     record = sub(record, 1, 1) .. pack('<I8', now)
                     call('HSET', hash, 'h' .. name, record)

@@ -41,7 +41,7 @@ local function state_of_all()
     return unpack_bytes('<I8I8I8I7', state)
 end
 
--- Something is due at that time: notifies the daemon that runs the timer, if it would be too late.
+-- Something is due at that time: notifies the daemon that runs the timer, if its next call is later.
 local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
@@ -64,7 +64,7 @@ local function lift(job)
         call('ZREM', order, buried_place(job))
     elseif call('ZREM', order, delayed_place(job)) == 0 and
         call('ZREM', order, 'r' .. place_of(job)) == 0 then
-        call('ZREM', delayed, place_of(job)) -- the place of layout 2: see promote.lua
+        call('ZREM', delayed, place_of(job)) -- its place in layout 2: see promote.lua
     end
     if job.state == RESERVED then
         if is_bound(job) then job.flags = job.flags - BOUND end

@@ -29,7 +29,7 @@ end
 local more, from = false, ''
 if not has_none() then more, from = walk(function(name, _, score)
     if #parts - 2 == most then return false end
-    if is_shown(name, score) then return true end -- skipped unread: these may be a whole slice
+    if is_shown(name, score) then return true end -- skipped without reading it: a whole slice may be
     local job = fetch(name)
     if job then parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job) end
     return true

@@ -1,9 +1,10 @@
 -- Marks: which daemons are notified of the next ready job of a topic. A mark is the value of the field
--- '#w' and the topic: a digit, 1 if daemons without a waiting consumer want to know that there are
--- jobs, 2 if more daemons wait than are named, 3 both; then 16 bytes for each waiting daemon, in order
--- of arrival: its name, and the number of the request that left the mark. A job can go to one daemon
--- only, so one is notified; if it needs no job it has the next one notified (reserve_other.lua, option
--- p). Follows clock.lua in the script's text; notify.lua has the other functions for marks.
+-- '#w' and the topic: a digit, 1 if daemons without a waiting consumer must be notified of jobs, too,
+-- 2 if more daemons wait than are named, 3 both; then 16 bytes for each waiting daemon, in order of
+-- arrival: its name, and the number of the request that left the mark. Only one daemon can get a job,
+-- so one is notified; if it needs no job, it requests that the next one is notified
+-- (reserve_other.lua, option p). Follows clock.lua in the script's text; notify.lua has the other
+-- functions for marks.
 local MARKS = 64 -- daemons named in a mark, at most
 local sub = string.sub
 
@@ -21,14 +22,14 @@ local function keep_mark(hash, topic, flags, named)
     return mark
 end
 
--- The end of notices of the topic: partition and topic. `state`: the partition's field `p`.
+-- The end of the topic's notices: partition and topic. `state`: the partition's field `p`.
 local function which(topic, state)
     local last, _, partitions = struct.unpack('<I8I8I8', state)
     return string.format('%.0f ', last % partitions) .. topic
 end
 
--- Notifies the first waiting daemon whose channel has a subscriber; one without is gone. A zero before
--- the partition means that no other daemon waits. Returns what is left of the mark.
+-- Notifies the first waiting daemon whose channel has a subscriber; daemons without one have ended. A
+-- zero before the partition means that no other daemon waits. Returns what is left of the mark.
 local function tell_marked(hash, topic, mark)
     local flags, from, told = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
@@ -52,7 +53,7 @@ local function tell_marked(hash, topic, mark)
 end
 
 -- Returns the mark with this daemon added (`number`: of its request), and whether others wait as well.
--- `waits` false: the daemon has no waiting consumer, it only wants to know of jobs.
+-- `waits` false: the daemon has no waiting consumer, but must be notified of jobs.
 local function with_mark(mark, daemon, number, waits)
     local flags = string.byte(mark or '0') - 48
     local named, at = sub(mark or '0', 2), 1

@@ -6,7 +6,7 @@ local function notify_ready(topic)
     if mark then tell_marked(hash, topic, mark) end
 end
 
--- Tells all daemons that wait for the topic, or have knowledge of it, to look again.
+-- Notifies all daemons that wait for the topic, or cache its state: they must query it again.
 local function notify_all(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then publish('r' .. which(topic, call('HGET', hash, 'p'))) end
 end
@@ -25,8 +25,8 @@ local function pass_on(topic, mark)
 end
 
 -- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
--- first one is this daemon, with a mark of a request before this one: it learns of the job by the
--- answer, without a notice. A mark of a later request means that the caller has given up this request.
+-- first one is this daemon, with a mark of an earlier request than this one: it receives the job's topic
+-- in the answer, without a notice. A mark of a later request means that the caller has given this one up.
 local function tell_promoted(topic, jobs)
     local mark, ours = call('HGET', hash, '#w' .. topic), false
     while mark and jobs > 0 do

@@ -56,7 +56,7 @@ while answered < count do
         run = sub(ARGV[base + 9], width > 11 and 13 or 2)
         by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
     end
-    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- one that is moved is other()'s
+    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- other() handles a moved job
     if run then
         local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
         for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
@@ -75,15 +75,15 @@ while answered < count do
     -- old, other() handles the request.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
     local since, span = 0, 0
-    if journal and byte(journal, 33) == 120 or run and #run > 8 then journal = nil end -- 120: x; its row is there
+    if journal and byte(journal, 33) == 120 or run and #run > 8 then journal = nil end -- 120: x; or it has its row
     if journal then
         entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal)
         since, span = struct.unpack('<I8I8', journal, 34)
         if since > 0 and span > 0 and now - since > span then most = 0 end
     end
     if run and (done > 0 or not ended or not ended[1]) then most = 0 end
-    -- The topic exists. If daemons wait, one is notified for each job. This daemon is not, if its
-    -- mark is of a request before this one: the answer tells it of the job (marks.lua).
+    -- If daemons wait for the topic, one is notified for each job. This daemon is not notified if its
+    -- mark is of an earlier request than this one: it receives the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
     local tells = mark and not (#mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
@@ -131,9 +131,9 @@ while answered < count do
             done, last, pushed = done + 1, seq, pushed + 1
             places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
-            -- As record_made() has it: 1024 is AHEAD, and no number of ours is that far behind.
+            -- As in record_made(): 1024 is AHEAD, and the number is never that far behind the creation time.
             local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - made_at + 1024
-            if width > 11 then -- it has attempts, and so a head
+            if width > 11 then -- it has attempts, so it needs a head
                 local reserves, failures = struct.unpack('<HH', ARGV[at + 9], 9)
                 local _, _, _, _, priority, _, delay_s =
                     struct.unpack(form % 2 == 1 and LONG.FORM_TO_DUE or SHORT.FORM_TO_DUE, start)
@@ -185,7 +185,7 @@ while answered < count do
             end
             sets[2] = pack('<I8I8I8I7', last, pushed, partitions, wake)
             sets[4] = string.format('%d', found[2] + done)
-            -- As bucket_of() has it.
+            -- As in bucket_of().
             call('HSET', sub(hash, 1, -2) .. 'j' .. bucket, unpack(records, 1, m))
             call('ZADD', KEYS[keys + 4], unpack(places))
             if not ready then

@@ -1,7 +1,7 @@
--- Repairs a partition step by step, while it is served. Moves jobs that layout 2 left in the hash
+-- Repairs a partition step by step, while it is in use. Moves jobs that layout 2 left in the hash
 -- to their buckets. With 'r' it also restores the members of a sorted set that was lost (deleted or
--- evicted), from the jobs and from the settings of topics. Idempotent: it changes nothing that is
--- in its place.
+-- evicted), from the jobs and from the settings of topics. Idempotent: it does not change existing
+-- members.
 --
 -- ARGV:
 --   2  where to continue, '0' at the start
@@ -15,7 +15,7 @@ local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
 local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
 bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash; BUCKETS: the settings
 
-local BESIDE = '=-~' -- fields of a bucket that go with a job
+local BESIDE = '=-~' -- first bytes of fields that belong to a job
 
 local function put_back(job)
     local at = place_of(job)

@@ -10,25 +10,25 @@
 --         waits; 'h' the same, but no consumer waits; 'n' count the ready jobs that are left; 'p'
 --         this daemon was notified of a job and needs none: notify the next daemon that waits. Then
 --         digits: the length of the leases; without digits, each job's own ttr
---   3     the most jobs; 0: reserve none, only look. With 's' in front of that: priority (4) and rank
---         (8) behind which it takes no further jobs
+--   3     the most jobs; 0: reserve none, only report. With 's' preceded by priority (4) and rank (8):
+--         no further jobs behind that place are taken
 --   4     stop when bodies and properties have this many bytes; of several requests, those before
 --         count too
 --   5 ... topics
 -- Returns {header, job with content, ..., firsts}. err: OK or EMPTY. count: jobs. Flags: MORE a
 -- topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
--- topics too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
--- with 'n' and more than one job asked for, how many more jobs are ready; else it says nothing.
--- `firsts`: 13 bytes for each topic asked for:
--- priority (4) and rank (8) of the first job that is still ready, or NONE, or UNSEEN if the topic
--- was not looked at; then how many jobs that are left are close to it (close.lua), with itself, up
--- to CLOSE_TOLD, or 0 if several topics were asked for, and so nothing was counted. It is empty if
--- this request was executed before. Several requests: an array of these.
+-- topics, too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
+-- with 'n' and more than one job requested, how many more jobs are ready; else undefined. `firsts`:
+-- 13 bytes for each requested topic: priority (4) and rank (8) of the first job that is still ready,
+-- or NONE, or UNSEEN if the topic was not examined; then how many ready jobs are close to that job
+-- (close.lua), including it, up to CLOSE_TOLD, or 0 if several topics were requested, since nothing
+-- is counted then. `firsts` is empty if this request was executed before. Several requests: an array
+-- of these.
 --
 -- Option 's': requests of one call that have it, and the same options and topic, are for the same
--- consumers, and share the jobs that they ask for in all. Each takes what it asks for, and further
--- jobs up to the rank that it names, as long as these are wanted; the later ones get fewer for that,
--- and one for which none is left does nothing: all that it says is UNSEEN.
+-- consumers, and share the sum of the jobs that they request. Each takes the jobs that it requests,
+-- and further jobs up to the rank that it names, until the sum is reached. Later requests get fewer
+-- for that. A request for which nothing is left does nothing, and returns UNSEEN only.
 --
 -- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
 -- and that have no properties. All other requests are handled by other(), which is
@@ -43,10 +43,10 @@ local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local PER_ASK = 5
 local NOTHING = {}
-local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once; their records have fewer bytes than that
+local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once, and the limit of their bytes
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
-local shared, shared_topic, wanted_in_all = nil, nil, 0 -- options and topic of those that have 's'
+local shared, shared_topic, wanted_in_all = nil, nil, 0 -- options and topic of the requests with 's'
 for at = 1, count do
     local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
     local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
@@ -107,8 +107,8 @@ for at = 1, count do
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
         elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
             local old, others = found[6], nil
-            -- A mark is left only in a topic that has had jobs: the first job of a topic is told to
-            -- all daemons.
+            -- A mark is left only in a topic that has had jobs: all daemons are notified of a topic's
+            -- first job.
             if old or found[3] or call('HEXISTS', hash, '#p' .. topic) == 1 then
                 mark, others = with_mark(old, daemon, sub(request, 13, 20),
                     string.find(options, 'w', 1, true))
@@ -116,7 +116,7 @@ for at = 1, count do
             flags = others and 80 or 16
         end
         if fits then
-            local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
+            local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
             local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
             local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
             local bound = string.find(options, 'b', 1, true)
@@ -143,11 +143,11 @@ for at = 1, count do
                 end
                 for n = 1, #wanted, 2 do
                     local record, old, ttr, rest, job_flags, reserves = jobs[n], jobs[n + 1]
-                    if not record or byte(record) % 32 >= 8 then -- its body or properties are apart
+                    if not record or byte(record) % 32 >= 8 then -- body or properties are not in the record
                         fits = false
                         break
                     end
-                    local note, till = '', nil -- the note as shown_note() has it
+                    local note, till = '', nil -- the note as in shown_note()
                     name = wanted[n]
                     if old then
                         job_flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, old, HEAD.FLAGS)

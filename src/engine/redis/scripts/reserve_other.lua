@@ -94,12 +94,12 @@ local function read_some(from, upto)
             from = from + 1
         end
         local known = call('HMGET', buckets .. bucket, unpack(wanted))
-        local more, found_in = {}, {} -- what some have besides
+        local more, found_in = {}, {} -- fields with properties and notes, and their jobs
         for i = first_of_all, from - 1 do
             local place = 2 * (i - first_of_all)
             local job = known[place + 1] and
                 read(wanted[place + 1], known[place + 1], known[place + 2]) or
-                fetch(wanted[place + 1]) -- as an older layout has it, or lost
+                fetch(wanted[place + 1]) -- it is in an older layout, or lost
             found_at[i] = job
             if job and has_properties(job) then
                 more[#more + 1], found_in[#found_in + 1] = '=' .. job.name, job
@@ -163,7 +163,7 @@ local function in_pieces(name, key, list)
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
-if #gone == 0 and wait then even_if_full() end -- else the first write, a ZREM, takes none
+if #gone == 0 and wait then even_if_full() end -- else the first write is a ZREM, which needs no memory
 in_pieces('ZREM', order, gone)
 in_pieces('ZADD', reserved, held)
 for i = 1, #heads_in do in_pieces('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
@@ -181,7 +181,7 @@ for i = at, #candidates do
         char(#topics == 1 and close_jobs(candidates, at, CLOSE_TOLD) or 0)
 end
 local flags = next(first_of) and MORE or 0
--- A topic into which nothing was ever pushed gets no mark: its first job is told to all daemons. So
+-- A topic that never had a job gets no mark: all daemons are notified of its first job. So
 -- there are at most as many marks as topics, and a mark is deleted with its topic.
 if wait and (most == 0 or count < most and bytes < most_bytes) then
     local shared = false

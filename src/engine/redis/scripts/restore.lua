@@ -10,7 +10,7 @@
 -- next job that ends does, and adds no member. So no end is missing while 'jr' exists.
 --
 -- ARGV:
---   2  'b' begin, 'g' renew, 'e' end, 'l' look at one job
+--   2  'b' begin, 'g' renew, 'e' end, 'l' check one job
 --   3  number of the restore (8 bytes); '' with 'e': any, with 'l': no restore is under way
 --   4  'b', 'g': how long until it must be renewed; 'l': the job's number (8 bytes)
 --   5  'b': how many jobs may end meanwhile

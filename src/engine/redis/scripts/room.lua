@@ -3,7 +3,7 @@ local LOOK_AT = 64 -- topics checked in a search for an idle one; the next call 
 
 -- Deletes all that is stored of a topic without jobs.
 local function forget_topic(topic)
-    notify_all(topic) -- daemons with a mark ask again, and leave another
+    notify_all(topic) -- daemons with a mark request jobs again, and leave a new mark
     local fields = {}
     for letter in string.gmatch('prfdxtlbkzhuswc', '.') do
         fields[#fields + 1] = '#' .. letter .. topic

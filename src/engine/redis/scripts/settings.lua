@@ -26,8 +26,8 @@ local key, what = sub(hash, 1, -2) .. 's', ARGV[2]
 local first = what == 'c' and answered()
 if first then return { first } end
 local now, state = clock(), call('HGET', key, '!')
--- While the slot is being moved here, the hash may not have arrived yet; else the partition may not
--- be open yet.
+-- The hash may not have arrived yet, while the slot is being moved here. Otherwise the partition may
+-- not be open yet.
 if importing and not state then error(MISSING) end
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 local index, version = 0, 0

@@ -6,7 +6,7 @@
 --   3  the topic; of 'l': topics after this name
 --   4  of 'p': the end of the pause; of 'l': the most topics
 --   5  of 'p': the most topics in this partition; 0 no limit
---   6  of 'l', 'd': also when jobs fall due; of 'p' and 'u', 'u': only if the topic has jobs or is
+--   6  of 'l', 'd': also when jobs become due; of 'p' and 'u', 'u': only if the topic has jobs or is
 --      paused; of 'p', 'e': only if the topic exists
 -- Returns {header} for changes; of 'x', MORE: the topic still has jobs. Else {header, topic,
 -- numbers, ...}. `numbers`: 18 of 8 bytes: ready jobs, those with priority below 1024, buried jobs,
@@ -88,7 +88,7 @@ local in_use = jobs > 0 or pause > now
 if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
     return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) }
 end
-if what == 'x' and jobs <= 0 and not configured then -- settings.lua does it then
+if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.lua removes it
     even_if_full()
     forget_topic(topic)
     return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
@@ -105,5 +105,5 @@ if till <= now then till = 0 end -- over already
 local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
-notify_all(topic) -- waiting daemons ask again, and learn when the pause now ends
+notify_all(topic) -- waiting daemons request jobs again, and receive the new end of the pause
 return { keep('', say(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }

@@ -1,4 +1,4 @@
--- Goes through a topic's jobs in one state, in slices of bounded size. Put before list and sweep.
+-- Goes through a topic's jobs in one state, in slices of bounded size. Put before list.lua and sweep.lua.
 -- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to continue ('' = at
 -- the start; backwards: at the end).
 local SLICE = 600 -- places read in one call
@@ -14,9 +14,9 @@ local function comes_after(member, other)
     return #member > #other
 end
 
--- The rank of the first member after this place. A place is a time, as Redis writes it (some versions:
--- 1.8e+15), and the last member of that time that was visited, or ''. That one may have been removed,
--- so its rank is searched among the members of that time; a stored count would skip others then.
+-- The rank of the first member after this place. A place is a time, as Redis formats it (some versions:
+-- 1.8e+15), and the last visited member of that time, or ''. That member may have been removed, so its
+-- rank is searched among the members of that time; a stored count would skip members then.
 local function rank_behind(from)
     local at, seen = string.match(from, '^(%S+) (.*)$')
     if not at then return 0 end
@@ -78,7 +78,7 @@ local function by_time(from, visit)
     return #found == 2 * SLICE and found[#found] ~= 'inf', behind(#found) -- inf: the filler
 end
 
--- A topic's jobs in other states are side by side; the place to continue at is the last one visited.
+-- A topic's jobs in another state are adjacent members; the walk continues behind the last one visited.
 local function by_place(letter, from, visit, backwards)
     local first, past = '[' .. letter .. key, '(' .. letter .. key .. string.rep('\255', 21)
     local found = backwards
@@ -92,8 +92,8 @@ local function by_place(letter, from, visit, backwards)
     return #found == SLICE, from
 end
 
--- visit(name, member, score) returns whether it took the job; if not, the walk ends before that job. It
--- may move the job. Returns whether there may be more, and where to continue.
+-- visit(name, member, score) returns true if it took the job; if not, the walk ends before that job. It
+-- may move the job. walk() returns whether there may be more, and where to continue.
 local function walk(visit, backwards)
     if state == 3 then return (backwards and by_time_backwards or by_time)(ARGV[5], visit) end
     return by_place(sub('wr-b', state, state), ARGV[5], visit, backwards)
