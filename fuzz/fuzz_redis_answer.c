@@ -58,7 +58,7 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
     struct cmd push = {.kind = CMD_PUSH,
                        .push = {.topic = BYTES("topic"), .ttr_us = 1, .restore = restores}};
     struct buf request = {0};
-    script_ask(&request, space, &(struct script_call){.number = 1}, &push);
+    script_encode(&request, space, &(struct script_call){.number = 1}, &push);
     struct script_parts said = {
         .partition = 1, .at = parts, .count = count, .request = buf_bytes(&request)};
     enum err err = script_read(space, kind, &said, &arena, &answer);
@@ -102,7 +102,7 @@ static void fanout(const struct script_space *space, enum cmd_kind kind, uint8_t
         if (partition == space->partitions)
             break;
         request.len = 0;
-        fanout_ask(fanout, &request, &(struct script_call){.partition = partition});
+        fanout_encode(fanout, &request, &(struct script_call){.partition = partition});
         enum err err = fanout_take(fanout, partition, parts, count);
         CHECK(err == OK || err == ERR_CORRUPT);
     }

@@ -93,8 +93,8 @@ static void set_by(struct partition *partition, int64_t by_us, uint64_t set_coun
 {
     struct script_requests *calls = partition->requests;
     struct script_request *call = script_requests_new_unkept(calls, number_of(partition));
-    script_ask_set_clock(&call->request, calls->options.space, &call->id, by_us, set_count,
-                         new_count);
+    script_encode_set_clock(&call->request, calls->options.space, &call->id, by_us, set_count,
+                            new_count);
     call->reads_clock = true;
     partition->clock_asked = true;
     partition->clock_asked_us = now_of(calls);

@@ -46,7 +46,7 @@ struct gathering {
     struct buf topic;
     uint32_t under_way;
     enum err err;
-    bool unconfigured;  /* REMOVE_TOPIC: script_ask_unconfigure() was sent */
+    bool unconfigured;  /* REMOVE_TOPIC: script_encode_unconfigure() was sent */
     struct timer pause; /* redis_engine::renewed_stats: until the next call */
     int64_t asked_us;
     uint32_t calls;
@@ -231,7 +231,7 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
     struct job_command *command = mem_alloc(sizeof(*command));
     pending_begin(&command->pending, redis, cmd->kind, ticket);
     command->pushes = count_push(redis, cmd);
-    script_ask(&call->request, &redis->space, &call->id, cmd);
+    script_encode(&call->request, &redis->space, &call->id, cmd);
     call->changes = cmd_traits(cmd->kind)->changes;
     call->at_most_once = cmd_traits(cmd->kind)->takes_jobs;
     call->on_timeout = job_command_late;
@@ -371,7 +371,7 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
 {
     struct redis_engine *redis = gathering->pending.redis;
     struct script_request *call = script_requests_new(&redis->calls, partition);
-    fanout_ask(gathering->fanout, &call->request, &call->id);
+    fanout_encode(gathering->fanout, &call->request, &call->id);
     call->changes = cmd_traits(gathering->pending.kind)->changes;
     gathering->under_way++;
     gathering->calls++;
@@ -492,7 +492,8 @@ static bool unconfigure(struct gathering *gathering)
     if (reply.err)
         return false;
     struct script_request *call = script_requests_new(&redis->calls, 0);
-    script_ask_unconfigure(&call->request, &redis->space, &call->id, buf_bytes(&gathering->topic));
+    script_encode_unconfigure(&call->request, &redis->space, &call->id,
+                              buf_bytes(&gathering->topic));
     call->changes = true;
     gathering->under_way++;
     script_requests_send(call, gathering, unconfigured);

@@ -117,7 +117,7 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
     script_add_i64(out, part->share);
 }
 
-void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call)
+void fanout_encode(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     CHECK(fanout_wants(fanout, call->partition));
     fanout->parts[call->partition].state = PART_ASKED;
@@ -125,11 +125,11 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
     if (sweeps(fanout))
         ask_sweep(fanout, out, call);
     else if (fanout->jobs)
-        fanout_ask_list(fanout, out, call);
+        fanout_encode_list(fanout, out, call);
     else if (fanout->due)
-        fanout_ask_due(fanout, out, call);
+        fanout_encode_due(fanout, out, call);
     else
-        fanout_ask_topic(fanout, out, call);
+        fanout_encode_topic(fanout, out, call);
 }
 
 /* ---- kicking and clearing ---- */

@@ -67,7 +67,7 @@ enum err fanout_begin_at_cursor(struct fanout *fanout, struct bytes cursor)
     return OK;
 }
 
-void fanout_ask_list(struct fanout *fanout, struct buf *out, const struct script_call *call)
+void fanout_encode_list(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     bool peeks = fanout->cmd.kind == CMD_PEEK;

@@ -83,7 +83,7 @@ static inline void fanout_add_big_endian(struct buf *out, uint64_t number, unsig
 /* Begins the page where the last one ended. ERR_INVALID: not a cursor of such a page. */
 enum err fanout_begin_at_cursor(struct fanout *fanout, struct bytes cursor) MUST_USE;
 /* Appends the call for the partition's next slice of jobs. */
-void fanout_ask_list(struct fanout *fanout, struct buf *out, const struct script_call *call);
+void fanout_encode_list(struct fanout *fanout, struct buf *out, const struct script_call *call);
 /* Adds the slice to the page: O(jobs of the page) for each job. ERR_CORRUPT: not an answer of the
  * script. */
 enum err fanout_take_jobs(struct fanout *fanout, struct part *part,
@@ -94,8 +94,8 @@ void fanout_reply_jobs(struct fanout *fanout, struct reply *reply);
 
 /* ---- fanout_topics.c: TOPIC, TOPICS, DUE, and changes of a topic ---- */
 
-void fanout_ask_topic(struct fanout *fanout, struct buf *out, const struct script_call *call);
-void fanout_ask_due(struct fanout *fanout, struct buf *out, const struct script_call *call);
+void fanout_encode_topic(struct fanout *fanout, struct buf *out, const struct script_call *call);
+void fanout_encode_due(struct fanout *fanout, struct buf *out, const struct script_call *call);
 /* ERR_CORRUPT: not an answer of the script. */
 enum err fanout_take_topics(struct fanout *fanout, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,

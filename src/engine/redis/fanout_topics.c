@@ -27,7 +27,7 @@ static struct bytes option_of(const struct fanout *fanout)
     return counts_due(fanout) ? BYTES("d") : BYTES("");
 }
 
-void fanout_ask_topic(struct fanout *fanout, struct buf *out, const struct script_call *call)
+void fanout_encode_topic(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     const struct buf *from = &fanout->parts[call->partition].from;
@@ -56,7 +56,7 @@ void fanout_ask_topic(struct fanout *fanout, struct buf *out, const struct scrip
     script_add(out, option_of(fanout));
 }
 
-void fanout_ask_due(struct fanout *fanout, struct buf *out, const struct script_call *call)
+void fanout_encode_due(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     struct buf times = {0};

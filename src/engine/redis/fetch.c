@@ -387,10 +387,10 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
         ask->waits = ask->waits || group->topics[i].topic->parked;
     enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
     bool marks = consumers->heard[partition] && !how.unmarked;
-    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve,
-                       &(struct script_share){.max = max,
-                                              .mark = marks ? mark : SCRIPT_NO_MARK,
-                                              .shares_until = how.shares_until});
+    script_encode_reserve(&call->request, consumers->options.space, &call->id, &reserve,
+                          &(struct script_share){.max = max,
+                                                 .mark = marks ? mark : SCRIPT_NO_MARK,
+                                                 .shares_until = how.shares_until});
     call->joins = topics == 1 ? SCRIPT_RESERVE : 0;
     call->jobs = max;
     call->at_most_once = max > 0;
@@ -414,8 +414,8 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
 {
     struct script_request *call = script_requests_new_unkept(consumers->options.calls, partition);
     struct cmd_reserve reserve = {.topics = &name, .topic_count = 1};
-    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve,
-                       &(struct script_share){.max = 0, .mark = SCRIPT_PASS_ON});
+    script_encode_reserve(&call->request, consumers->options.space, &call->id, &reserve,
+                          &(struct script_share){.max = 0, .mark = SCRIPT_PASS_ON});
     script_requests_send(call, consumers, passed_on);
 }
 

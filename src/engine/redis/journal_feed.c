@@ -284,7 +284,7 @@ static void request_lease(struct redis_journal_feed *feed, int64_t span_us)
         .label = bytes_str(feed->options.label),
         .refuses = feed->refuses,
     };
-    script_ask_journal_lease(&call->request, feed->options.space, &call->id, &lease);
+    script_encode_journal_lease(&call->request, feed->options.space, &call->id, &lease);
     feed->lease_asked = true;
     feed->reports_lag = false;
     feed->lease_asked_us = now_of(feed);
@@ -467,7 +467,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
         .head = bytes_of(stream->head, stream->has_head ? FEED_HEAD_BYTES : 0),
         .max = max,
     };
-    script_ask_journal_read(&call->request, feed->options.space, &call->id, &entries);
+    script_encode_journal_read(&call->request, feed->options.space, &call->id, &entries);
     stream->asked = true;
     stream->looks = max == 0;
     stream->looked_us = now_of(feed);

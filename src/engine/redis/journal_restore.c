@@ -187,7 +187,7 @@ static void ask(struct restore_stream *stream, enum script_restore_step step, ui
         .span_us = SPAN_US,
         .most = options->space->journal_bytes / options->space->partitions / END_BYTES + 1,
     };
-    script_ask_restore(&request->request, options->space, &request->id, &stream->call);
+    script_encode_restore(&request->request, options->space, &request->id, &stream->call);
     request->changes = begins;
     stream->asked = true;
     if (step == SCRIPT_RESTORE_GO_ON)
@@ -334,7 +334,7 @@ static void look_for(struct restore_run *run, struct restore_row *row)
     look->row = row;
     list_add_tail(&run->looks, &look->place);
     run->look_count++;
-    script_ask_restore(&request->request, options->space, &request->id, &ask);
+    script_encode_restore(&request->request, options->space, &request->id, &ask);
     script_requests_send(request, look, looked);
 }
 

@@ -264,7 +264,7 @@ static void ask(struct resync_stream *stream, bool of_rows)
     stream->run = stream->owner->run;
     stream->asked = true;
     struct script_request *call = script_requests_new_unkept(options->calls, stream->partition);
-    script_ask_resync(&call->request, options->space, &call->id, &resync);
+    script_encode_resync(&call->request, options->space, &call->id, &resync);
     script_requests_send(call, stream, answered);
 }
 
@@ -330,7 +330,7 @@ static void look_for_number(struct redis_resync *all, uint64_t seq, struct bytes
     *look = (struct number_look){.owner = all, .run = all->run, .id_len = id.len};
     memcpy(look->id, id.at, id.len);
     all->looks++;
-    script_ask_restore(&call->request, options->space, &call->id, &restore);
+    script_encode_restore(&call->request, options->space, &call->id, &restore);
     script_requests_send(call, look, number_looked);
 }
 

@@ -534,8 +534,8 @@ static void heartbeat(struct members *members)
     serve(members, how == SCRIPT_SERVES);
     members->wants_list = members->wants_list || now_of(members) >= trusted_until_us(members) ||
                           now_of(members) - members->list_sent_us >= LIST_US;
-    script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
-                         members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
+    script_encode_heartbeat(&call->request, members->options.space, &call->id, members->how,
+                            members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
     members->wants_list = false;
     loop_cancel(members->options.loop, &members->heartbeat); /* the answer arms it again */
     call->probes = true; /* sent without waiting for replicas: a heartbeat need not be durable */

@@ -123,8 +123,8 @@ static void rebuild_step(struct opening *opening)
     struct partition_init *partition_init = opening->partition_init;
     struct script_request *call =
         script_requests_new_unkept(partition_init->options.calls, opening->partition);
-    script_ask_rebuild(&call->request, partition_init->options.space, &call->id,
-                       bytes_str(opening->from), opening->all);
+    script_encode_rebuild(&call->request, partition_init->options.space, &call->id,
+                          bytes_str(opening->from), opening->all);
     script_requests_send(call, opening, rebuilt);
 }
 
@@ -241,8 +241,8 @@ static void open_it(struct opening *opening)
     const struct queue_clock *clock =
         &partition_init->options.calls->partitions[opening->partition].clock;
     opening->places = script_requests_places(partition_init->options.calls, opening->partition);
-    script_ask_open(&call->request, partition_init->options.space, &call->id, opening->places,
-                    clock->known ? clock->set_count + 1 : 0);
+    script_encode_open(&call->request, partition_init->options.space, &call->id, opening->places,
+                       clock->known ? clock->set_count + 1 : 0);
     call->urgent = call->reads_clock = true;
     opening->again = false;
     opening->asked = true;

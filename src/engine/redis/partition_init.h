@@ -21,7 +21,7 @@ struct opening {
     int64_t since_us; /* … for the first time then */
     int64_t at_us;    /* do not open it before */
     struct timer timer;
-    bool rebuilding; /* script_ask_rebuild() calls are under way */
+    bool rebuilding; /* script_encode_rebuild() calls are under way */
     bool all;        /* … for a lost sorted set, and not only for an older layout */
     bool then_all;   /* a sorted set was found to be lost meanwhile: once more, with `all` */
     char from[26];   /* the cursor of the next call, valid only at the server that gave it: … */

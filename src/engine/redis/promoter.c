@@ -128,7 +128,7 @@ static void promote(struct duty *duty)
     bool all_buckets = now_of(promoter) - duty->buckets_at_us >= BUCKETS_US;
     if (all_buckets)
         duty->buckets_at_us = now_of(promoter);
-    script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS, all_buckets);
+    script_encode_promote(&call->request, promoter->options.space, &call->id, STEPS, all_buckets);
     duty->promote_asked = true;
     duty->promote_again = false;
     duty->checked = promoter->options.calls->partitions[duty->partition].used;
@@ -191,11 +191,11 @@ static void forget(struct duty *duty)
         duty->again_at_us = INT64_MAX;
     duty->forget_at_us = INT64_MAX;
     duty->forget_asked = true;
-    script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
-                         &(struct script_reap){.living = buf_bytes(&promoter->living),
-                                               .young_us = members->options.alive_us,
-                                               .from = duty->forget_from,
-                                               .max = GIVEN_BACK});
+    script_encode_reap_dead(&call->request, promoter->options.space, &call->id,
+                            &(struct script_reap){.living = buf_bytes(&promoter->living),
+                                                  .young_us = members->options.alive_us,
+                                                  .from = duty->forget_from,
+                                                  .max = GIVEN_BACK});
     script_requests_send(call, duty, forgot);
 }
 
@@ -225,8 +225,8 @@ static void forget_me(struct duty *duty)
     struct promoter *promoter = duty->promoter;
     struct script_request *call =
         script_requests_new_unkept(promoter->options.calls, duty->partition);
-    script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
-                         &(struct script_reap){.max = GIVEN_BACK});
+    script_encode_reap_dead(&call->request, promoter->options.space, &call->id,
+                            &(struct script_reap){.max = GIVEN_BACK});
     promoter->leaving++;
     script_requests_send(call, duty, forgot_me);
 }

@@ -87,7 +87,7 @@ static bool send(struct release *release, uint32_t partition)
                 .due_us = release->due_us,
             },
     };
-    script_ask(&call->request, requeue->options.space, &call->id, &cmd);
+    script_encode(&call->request, requeue->options.space, &call->id, &cmd);
     call->changes = true;
     returning->under_way++;
     list_remove(&release->place);

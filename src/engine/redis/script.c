@@ -753,8 +753,8 @@ static void ask_get(struct buf *out, const struct script_space *space,
     add_ref(out, job);
 }
 
-void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
-                const struct cmd *cmd)
+void script_encode(struct buf *out, const struct script_space *space,
+                   const struct script_call *call, const struct cmd *cmd)
 {
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
     bool configures = cmd->kind == CMD_CONFIGURE_TOPIC;
@@ -763,7 +763,7 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
     if (cmd->kind == CMD_PUSH)
         ask_push(out, space, call, &cmd->push);
     else if (configures)
-        script_ask_configure(out, space, call, &cmd->topic);
+        script_encode_configure(out, space, call, &cmd->topic);
     else if (cmd->kind == CMD_GET)
         ask_get(out, space, call, &cmd->job);
     else if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE)

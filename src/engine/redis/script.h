@@ -41,7 +41,7 @@ enum {
     SCRIPT_TOPICS_MAX = 2000, /* of a reserve; Lua's unpack() has a limit */
     SCRIPT_PREFIX_MAX = 64,   /* bytes */
     SCRIPT_RING = 4096,       /* unanswered requests to one partition at most; others wait */
-    SCRIPT_RING_FIRST = 256,  /* the limit that a daemon begins with: see script_ask_open */
+    SCRIPT_RING_FIRST = 256,  /* the limit that a daemon begins with: see script_encode_open */
     SCRIPT_DIGEST = 40,       /* hex digits of SHA-1 */
     SCRIPT_PARTS_MAX = 4096,  /* of any answer */
     SCRIPT_NAME = 8,          /* bytes of a daemon's name */
@@ -121,10 +121,10 @@ struct bytes script_tag(const struct script_space *space, uint32_t partition, ch
 /* ---- routing ---- */
 
 enum script_route {
-    SCRIPT_ONE,     /* to *out_partition */
-    SCRIPT_ANY,     /* to any partition: a push without a client's id */
-    SCRIPT_READY,   /* a reserve: to partitions that may have ready jobs: see script_ask_reserve */
-    SCRIPT_ALL,     /* a command on topics, to all: see fanout */
+    SCRIPT_ONE,   /* to *out_partition */
+    SCRIPT_ANY,   /* to any partition: a push without a client's id */
+    SCRIPT_READY, /* a reserve: to partitions that may have ready jobs: see script_encode_reserve */
+    SCRIPT_ALL,   /* a command on topics, to all: see fanout */
     SCRIPT_REFUSED, /* refuse with *out_err: ERR_INVALID, as the core does */
 };
 
@@ -150,8 +150,8 @@ struct script_call {
 /*
  * Appends the complete request (EVALSHA …) in RESP. script_route() of `cmd` is ONE or ANY.
  */
-void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
-                const struct cmd *cmd);
+void script_encode(struct buf *out, const struct script_space *space,
+                   const struct script_call *call, const struct cmd *cmd);
 
 /* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
 struct script_rank {
@@ -188,9 +188,9 @@ struct script_share {
  * (e) after a while, if the mark is `shared`: who is told instead of us may be dead. Subscribe
  * first, then leave marks. A mark whose daemon has gone costs one publication.
  */
-void script_ask_reserve(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, const struct cmd_reserve *reserve,
-                        const struct script_share *share);
+void script_encode_reserve(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, const struct cmd_reserve *reserve,
+                           const struct script_share *share);
 
 /*
  * Makes due jobs ready, and ends leases whose ttr is over or whose daemon is dead; up to `max`
@@ -199,8 +199,8 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
  * due: a notice comes when that changes); lost, missed: a key is gone. It checks that a bucket of
  * jobs exists, another one in each call, or (`all_buckets`) that all do.
  */
-void script_ask_promote(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, uint32_t max, bool all_buckets);
+void script_encode_promote(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, uint32_t max, bool all_buckets);
 
 /*
  * The first call to each partition over a new connection: creates the partition if it does not
@@ -214,38 +214,38 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  *   now_us
  *   replaced  the partition was created
  *   count     1: this daemon was not registered, so its marks are gone
- *   lost, look  a sorted set is gone; jobs are in an older layout: see script_ask_rebuild
+ *   lost, look  a sorted set is gone; jobs are in an older layout: see script_encode_rebuild
  *   missed    buckets of jobs were lost, and were created again
  */
-void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, uint32_t places, uint64_t set_count);
+void script_encode_open(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, uint32_t places, uint64_t set_count);
 
 /*
  * Adds `by_us` to the partition's clock and sets its counter to `new_count`, if the counter is
  * `set_count`. The answer has the clock: see script_read_clock().
  */
-void script_ask_set_clock(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, int64_t by_us, uint64_t set_count,
-                          uint64_t new_count);
+void script_encode_set_clock(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, int64_t by_us, uint64_t set_count,
+                             uint64_t new_count);
 
 /*
  * Reads settings of topics, which are in partition 0, one page per call. `from` empty: what has
  * changed after change number `known`. Else: all; `from` is "0" at first and then
  * script_settings::from of the last page. Decode the answer by script_read_settings().
  */
-void script_ask_settings(struct buf *out, const struct script_space *space,
-                         const struct script_call *call, uint64_t known, struct bytes from);
+void script_encode_settings(struct buf *out, const struct script_space *space,
+                            const struct script_call *call, uint64_t known, struct bytes from);
 /* The last step of REMOVE_TOPIC: deletes its settings, and the topic if it has no job here. */
-void script_ask_unconfigure(struct buf *out, const struct script_space *space,
-                            const struct script_call *call, struct bytes topic);
+void script_encode_unconfigure(struct buf *out, const struct script_space *space,
+                               const struct script_call *call, struct bytes topic);
 
 /*
  * Moves jobs of an older layout to their buckets and, if `all`, rebuilds lost sorted sets from the
  * jobs. A bounded part per call: `from` is "0" at first and then the answer's second part, while
  * the answer's `more` is set.
  */
-void script_ask_rebuild(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, struct bytes from, bool all);
+void script_encode_rebuild(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, struct bytes from, bool all);
 
 /* The state of a daemon. */
 enum script_how {
@@ -261,9 +261,9 @@ enum script_how {
  * `look`: the answer has all daemons, and silent ones are published to all. `memory`: the answer's
  * third part is the policy by which Redis may evict keys, empty if it may not.
  */
-void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how, bool look,
-                          bool memory);
+void script_encode_heartbeat(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, enum script_how how, bool look,
+                             bool memory);
 
 struct script_member {
     char name[SCRIPT_NAME];
@@ -283,8 +283,8 @@ struct script_lease {
     bool refuses;          /* pushes are refused because the journal is too far behind: heartbeats
                               tell that to all daemons until the lease ends */
 };
-void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, const struct script_lease *lease);
+void script_encode_journal_lease(struct buf *out, const struct script_space *space,
+                                 const struct script_call *call, const struct script_lease *lease);
 struct script_entries {
     uint64_t from;     /* the last one that was read; 0: none */
     uint64_t below;    /* those before this one are deleted */
@@ -298,8 +298,9 @@ struct script_entries {
  * is no journal here, 1 there is, 2 it was dropped, and its entries are being deleted), more; then
  * the field (journal_entry.h) and the entries, up to one entry above 256 KB.
  */
-void script_ask_journal_read(struct buf *out, const struct script_space *space,
-                             const struct script_call *call, const struct script_entries *entries);
+void script_encode_journal_read(struct buf *out, const struct script_space *space,
+                                const struct script_call *call,
+                                const struct script_entries *entries);
 
 enum script_restore_step {
     SCRIPT_RESTORE_BEGIN = 'b',
@@ -325,8 +326,8 @@ struct script_restore {
     uint64_t most;
     uint64_t seq; /* LOOK */
 };
-void script_ask_restore(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, const struct script_restore *restore);
+void script_encode_restore(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, const struct script_restore *restore);
 
 /*
  * For a resync of the journal (scripts/resync.lua): makes entries with the present state of jobs,
@@ -341,8 +342,8 @@ struct script_resync {
     const struct bytes *ids; /* NULL: jobs */
     uint32_t id_count;
 };
-void script_ask_resync(struct buf *out, const struct script_space *space,
-                       const struct script_call *call, const struct script_resync *resync);
+void script_encode_resync(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, const struct script_resync *resync);
 
 struct script_reap {
     struct bytes living; /* names, without a separator; empty: removes this daemon, which leaves */
@@ -357,10 +358,10 @@ struct script_reap {
  * (daemons removed), next_us (when to call again because of a daemon that was kept; INT64_MAX: none
  * was), more (call again at once, from seq).
  */
-void script_ask_reap_dead(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, const struct script_reap *reap);
+void script_encode_reap_dead(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct script_reap *reap);
 
-/* Requests of script_ask() and script_ask_reserve() that are sent as one call. */
+/* Requests of script_encode() and script_encode_reserve() that are sent as one call. */
 struct script_joined {
     const struct bytes
         *requests; /* finishes and deletes, then pushes, then reserves of one topic */
@@ -377,7 +378,7 @@ struct script_joined {
 void script_join(struct buf *out, const struct script_space *space,
                  const struct script_joined *join);
 
-/* The topic in a request for a push that script_ask() made; borrowed. */
+/* The topic in a request for a push that script_encode() made; borrowed. */
 struct bytes script_pushed_topic(struct bytes request);
 bool script_pushes_restored(struct bytes request); /* cmd_push::restore is not 0 */
 
@@ -441,7 +442,7 @@ struct script_answer {
 int64_t script_clock(const struct bytes *parts, uint32_t count);
 
 /*
- * Decodes an answer to script_ask…. ERR_CORRUPT: it is not valid. Jobs (an array from `arena`;
+ * Decodes an answer to script_encode…. ERR_CORRUPT: it is not valid. Jobs (an array from `arena`;
  * their bytes borrow from the parts) go to out_answer->reply. A job whose body does not match its
  * checksum is left out, and reply.err is ERR_DAMAGED if none is left; the engine should then bury
  * it: see script_damaged().
@@ -462,7 +463,7 @@ struct script_clock {
     int64_t set_us;     /* … and what it showed after the last time */
 };
 
-/* A page of settings. The answer to CONFIGURE_TOPIC and to script_ask_unconfigure() has `count`
+/* A page of settings. The answer to CONFIGURE_TOPIC and to script_encode_unconfigure() has `count`
    0. */
 struct script_settings {
     enum err err; /* ERR_INVALID: the changes are no longer known: read all settings */
@@ -519,7 +520,7 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
 /*
  * The engine's loop:
  *     fanout_new(space, cmd)
- *     for each partition p: while fanout_wants(fanout, p): fanout_ask(fanout, …), send;
+ *     for each partition p: while fanout_wants(fanout, p): fanout_encode(fanout, …), send;
  *         on the answer fanout_take(fanout, p, parts …), then check all p again
  *     when fanout_done(fanout): fanout_reply(fanout, …), answer, free
  * Long commands take several calls to a partition, each with bounded work. Kicking and clearing
@@ -549,7 +550,7 @@ bool fanout_touched(const struct fanout *fanout, uint32_t partition);
 /* Should a call to this partition be sent now? False while one is under way. */
 bool fanout_wants(const struct fanout *fanout, uint32_t partition);
 /* Appends the request of the next call, to call->partition. */
-void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call);
+void fanout_encode(struct fanout *fanout, struct buf *out, const struct script_call *call);
 /* Takes an answer, and copies what it keeps. ERR_CORRUPT as script_read(). */
 enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct bytes *parts,
                      uint32_t count) MUST_USE;
@@ -600,7 +601,7 @@ enum err script_notice(const struct script_space *space, struct bytes message,
  * Checks the texts of INFO and (only if script_is_cluster) of CLUSTER INFO; `cluster` is empty
  * otherwise. OK, or an error with a sentence for people in *out_reason (static). ERR_UNSUPPORTED:
  * too old, may evict keys, a cluster without all its slots. ERR_AGAIN: the cluster is not up yet,
- * or this server is not part of it. script_ask_open() checks the number of partitions.
+ * or this server is not part of it. script_encode_open() checks the number of partitions.
  */
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason) MUST_USE;
 /* The policy by which the server of this INFO may evict keys; empty: it may not. Borrows `info`. */

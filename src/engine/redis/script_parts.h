@@ -1,7 +1,8 @@
 /*
- * Internal declarations: script.c and script_ask.c encode requests, script_read.c decodes answers,
- * fanout.c combines answers of all partitions, server_info.c checks servers, notice_codec.c decodes
- * notices between daemons, script_text.c holds the scripts' texts, sha1.c makes their digests.
+ * Internal declarations: script.c and script_encode.c encode requests, script_read.c decodes
+ * answers, fanout.c combines answers of all partitions, server_info.c checks servers,
+ * notice_codec.c decodes notices between daemons, script_text.c holds the scripts' texts, sha1.c
+ * makes their digests.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
@@ -58,8 +59,8 @@ void script_add_i64(struct buf *out, int64_t number);
 /* Appends a request up to ARGV[1]; `arguments` more must follow. */
 void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
                   enum script_kind kind, uint32_t arguments);
-void script_ask_configure(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, const struct cmd_topic *topic);
+void script_encode_configure(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct cmd_topic *topic);
 /* ARGV[index] of such a request: borrowed. */
 struct bytes script_argument(struct bytes request, uint32_t index);
 

@@ -194,8 +194,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
 static void ask(struct settings_sync *sync)
 {
     struct script_request *call = script_requests_new_unkept(sync->options.calls, 0);
-    script_ask_settings(&call->request, sync->options.space, &call->id, sync->changes,
-                        sync->walks ? buf_bytes(&sync->from) : (struct bytes){0});
+    script_encode_settings(&call->request, sync->options.space, &call->id, sync->changes,
+                           sync->walks ? buf_bytes(&sync->from) : (struct bytes){0});
     sync->asked = true;
     sync->asked_own = sync->own;
     sync->pages++;

@@ -15,7 +15,7 @@ static unsigned ask_all(struct fanout *fanout)
         if (!fanout_wants(fanout, i))
             continue;
         struct buf out = {0};
-        fanout_ask(fanout, &out, &(struct script_call){.partition = i, .number = 1});
+        fanout_encode(fanout, &out, &(struct script_call){.partition = i, .number = 1});
         (void)args_of(&out); /* it is a whole request */
         buf_fini(&out);
         asked++;
@@ -74,7 +74,7 @@ static void assert_begins(enum job_state state, bool backwards, struct bytes pla
     struct fanout *fanout = fanout_new(&space, &cmd);
     memset(room, 0, sizeof(room)); /* it was borrowed */
     struct buf out = {0};
-    fanout_ask(fanout, &out, &(struct script_call){.number = 1});
+    fanout_encode(fanout, &out, &(struct script_call){.number = 1});
     struct args args = args_of(&out);
     assert_bytes(argv(&args, 5), place);
     assert_bytes(argv(&args, 6), after);
@@ -267,7 +267,7 @@ static void due_jobs_of_all_topics_of_all_partitions_are_added_up(void **state)
         if (call == 4) {
             struct buf out = {0};
             assert_true(fanout_wants(fanout, 0) && !fanout_wants(fanout, 1));
-            fanout_ask(fanout, &out, &(struct script_call){.partition = 0, .number = 2});
+            fanout_encode(fanout, &out, &(struct script_call){.partition = 0, .number = 2});
             assert_non_null(memmem(out.at, out.len, "$4\r\nlast\r\n", 10));
             buf_fini(&out);
         }
@@ -356,7 +356,7 @@ static unsigned asked_of_many(uint32_t max, uint64_t *out_share)
         if (!fanout_wants(fanout, i))
             continue;
         struct buf out = {0};
-        fanout_ask(fanout, &out, &(struct script_call){.partition = i, .number = 1});
+        fanout_encode(fanout, &out, &(struct script_call){.partition = i, .number = 1});
         struct args args = args_of(&out);
         assert_true(bytes_to_u64(argv(&args, 6), out_share));
         buf_fini(&out);

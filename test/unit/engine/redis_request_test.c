@@ -130,7 +130,7 @@ static void only_places_that_redis_knows_of_are_taken(void **state)
         assert_int_equal(send_one(test, 1), i);
     assert_false(script_requests_wants_places(&test->bed.calls, 1));
     struct script_request *call = script_requests_new(&test->bed.calls, 1);
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
     script_requests_send(call, test, given_up);
     assert_int_equal(call->id.place, SCRIPT_RING);
     assert_true(script_requests_wants_places(&test->bed.calls, 1));
@@ -168,7 +168,7 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
 static struct script_request *send_any(struct place_test *test)
 {
     struct script_request *call = script_requests_new(&test->bed.calls, 1);
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false);
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false);
     script_requests_send(call, test, given_up);
     return call;
 }
@@ -215,7 +215,7 @@ static struct script_request *send_must(struct place_test *test)
 {
     struct script_request *call = script_requests_new(&test->bed.calls, 0);
     call->at_most_once = true;
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
     script_requests_send(call, test, given_up);
     return call;
 }
@@ -241,7 +241,7 @@ static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void 
     struct place_test *test = *state;
     struct script_request *call = script_requests_new(&test->bed.calls, 0);
     uint32_t place = call->id.place;
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
     script_requests_send(call, test, given_up);
     calls_bed_at(&test->bed, TIMEOUT_US - 1);
     call->on_link.done(&call->on_link, NULL); /* its connection is lost */
@@ -260,7 +260,7 @@ static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
     struct script_request *call = script_requests_new_unkept(&test->bed.calls, 0);
     make_nodes(test, 1);
     test->bed.url.topology = REDIS_SINGLE;
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
     call->urgent = true;
     call->owner = test;
     call->done = given_up;
@@ -286,7 +286,7 @@ static struct script_request *send_large(struct place_test *test)
 {
     static const char body[8 * 1024];
     struct script_request *call = script_requests_new_unkept(&test->bed.calls, 0);
-    script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
+    script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false); /* any request */
     buf_add(&call->request, body, sizeof(body));
     script_requests_send(call, test, given_up);
     return call;
@@ -452,7 +452,7 @@ static void p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock(void 
     partition->clock = (struct queue_clock){.known = true, .agreed_us = test->bed.loop.now_us};
     for (int lost = 1; lost >= 0; lost--) {
         struct script_request *call = script_requests_new(&test->bed.calls, 0);
-        script_ask_promote(&call->request, &test->bed.space, &call->id, 1, false);
+        script_encode_promote(&call->request, &test->bed.space, &call->id, 1, false);
         script_requests_send(call, test, answered);
         answer_at_zero(call, lost);
         assert_int_equal(partition->clock_asked, !lost); /* it seems to have leapt */

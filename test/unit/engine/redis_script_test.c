@@ -178,14 +178,14 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
                  .retry_us = retry_us,
                  .retry_count = 2},
     };
-    script_ask(&out, &space,
-               &(struct script_call){.partition = 2,
-                                     .place = 258,
-                                     .number = 4097,
-                                     .least_us = 5,
-                                     .most_us = 6,
-                                     .queue_us = 7},
-               &cmd);
+    script_encode(&out, &space,
+                  &(struct script_call){.partition = 2,
+                                        .place = 258,
+                                        .number = 4097,
+                                        .least_us = 5,
+                                        .most_us = 6,
+                                        .queue_us = 7},
+                  &cmd);
     struct args args = args_of(&out);
     assert_int_equal(args.count, 7 + 13);
     assert_bytes(args.at[0], BYTES("EVALSHA"));
@@ -256,7 +256,7 @@ static void a_pushed_job_is_read_from_its_request(void **state)
                                .due_us = NOW_US + 1500000,
                                .ttr_us = 60,
                                .priority = 7}};
-    script_ask(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US - 1}, &cmd);
+    script_encode(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US - 1}, &cmd);
     (void)first_part(first, 0, 0, 1);
     put_u8(first + 1, JOB_DELAYED);
     put_u64(first + 16, 48);
@@ -299,7 +299,7 @@ static void a_restore_alone_is_told_no_job_that_is_kept(void **state)
                                    .failures = i & 1,
                                    .restore = i & 2 ? 7 : 0,
                                    .written = i & 4}};
-        script_ask(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US}, &cmd);
+        script_encode(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US}, &cmd);
         (void)first_part(first, 0, 0, 0);
         put_u8(first + 2, 1);
         struct script_parts parts = {.at = &part, .count = 1, .request = buf_bytes(&out)};
@@ -316,7 +316,7 @@ static void a_request_sent_again_differs_in_one_byte(void **state)
     struct buf out = {0}, again = {0};
     (void)state;
     struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref.seq = 5, .lease = UINT64_MAX}};
-    script_ask(&out, &space, &(struct script_call){.partition = 1, .number = 10}, &cmd);
+    script_encode(&out, &space, &(struct script_call){.partition = 1, .number = 10}, &cmd);
     buf_add_bytes(&again, buf_bytes(&out));
     script_mark_again(again.at, again.len);
     struct args before = args_of(&out), after = args_of(&again);
@@ -337,7 +337,7 @@ static void a_number_with_a_line_end_in_it_does_not_mislead_the_mark(void **stat
     for (uint64_t number = 0; number < 70000; number += 13) {
         struct buf out = {0};
         struct cmd cmd = {.kind = CMD_GET, .job = {.ref.seq = 5}};
-        script_ask(&out, &space, &(struct script_call){.partition = 1, .number = number}, &cmd);
+        script_encode(&out, &space, &(struct script_call){.partition = 1, .number = number}, &cmd);
         script_mark_again(out.at, out.len);
         struct args args = args_of(&out);
         assert_memory_equal(argv(&args, 1).at, "1", 1);

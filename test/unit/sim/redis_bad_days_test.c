@@ -185,11 +185,11 @@ static void one_dies(struct life *day, unsigned who)
         BROKEN(&day->oracle, "no space");
     for (unsigned p = 0; p < day->partitions; p++) {
         struct script_call call = {.partition = p, .number = 1, .now_us = day->now_us};
-        script_ask_open(&request, &space, &call, chance(day, 100) ? SCRIPT_RING : 256, 0);
+        script_encode_open(&request, &space, &call, chance(day, 100) ? SCRIPT_RING : 256, 0);
         send_foreign(day, p, &request);
         call.number++;
-        script_ask_reserve(&request, &space, &call, &take,
-                           &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
+        script_encode_reserve(&request, &space, &call, &take,
+                              &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
         send_foreign(day, p, &request);
     }
     script_space_fini(&space);

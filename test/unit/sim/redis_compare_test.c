@@ -239,7 +239,7 @@ static void ask_job(struct pair *pair)
     if (script_route(from, &cmd, &partition, &err) == SCRIPT_REFUSED)
         return;
     struct script_call call = next_call(pair, partition);
-    script_ask(&pair->request, from, &call, &cmd);
+    script_encode(&pair->request, from, &call, &cmd);
     if (chance(pair, 100)) { /* twice: as it is, and as one that is sent again */
         struct buf twice = {0};
         buf_add_bytes(&twice, buf_bytes(&pair->request));
@@ -262,9 +262,9 @@ static void ask_reserve(struct pair *pair)
                                   .listed_order = chance(pair, 300),
                                   .bound = chance(pair, 400)};
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
-    script_ask_reserve(&pair->request, &pair->space[below(pair, 2)], &call, &reserve,
-                       &(struct script_share){.max = (uint32_t)below(pair, 4),
-                                              .mark = (enum script_mark)below(pair, 4)});
+    script_encode_reserve(&pair->request, &pair->space[below(pair, 2)], &call, &reserve,
+                          &(struct script_share){.max = (uint32_t)below(pair, 4),
+                                                 .mark = (enum script_mark)below(pair, 4)});
     if (chance(pair, 100))
         script_mark_again(pair->request.at, pair->request.len);
     ask(pair);
@@ -314,7 +314,7 @@ static void ask_topics(struct pair *pair)
         if (!fanout_wants(fanout, i))
             continue;
         struct script_call call = next_call(pair, i);
-        fanout_ask(fanout, &pair->request, &call);
+        fanout_encode(fanout, &pair->request, &call);
         ask(pair);
         note_all(pair);
         struct bytes empty = BYTES("");
@@ -333,12 +333,12 @@ static void ask_settings(struct pair *pair)
                                 .settings = chance(pair, 700) ? BYTES("{}") : BYTES(""),
                                 .if_version = chance(pair, 200)}};
     if (chance(pair, 600))
-        script_ask(&pair->request, from, &call, &cmd);
+        script_encode(&pair->request, from, &call, &cmd);
     else if (chance(pair, 700))
-        script_ask_settings(&pair->request, from, &call, below(pair, 2) * (uint64_t)EPOCH_US / 1000,
-                            (struct bytes){0});
+        script_encode_settings(&pair->request, from, &call,
+                               below(pair, 2) * (uint64_t)EPOCH_US / 1000, (struct bytes){0});
     else
-        script_ask_unconfigure(&pair->request, from, &call, cmd.topic.topic);
+        script_encode_unconfigure(&pair->request, from, &call, cmd.topic.topic);
     if (chance(pair, 100))
         script_mark_again(pair->request.at, pair->request.len);
     ask(pair);
@@ -350,20 +350,22 @@ static void ask_care(struct pair *pair)
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
     struct buf living = {0};
     switch (below(pair, 5)) {
-    case 0: script_ask_open(&pair->request, from, &call, 256, 0); break;
+    case 0: script_encode_open(&pair->request, from, &call, 256, 0); break;
     case 1:
-        script_ask_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, chance(pair, 500), false);
+        script_encode_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, chance(pair, 500),
+                                false);
         break;
     case 2:
         if (chance(pair, 700))
             buf_add(&living, "daemon-1daemon-2", 8 * (1 + below(pair, 2)));
-        script_ask_reap_dead(&pair->request, from, &call,
-                             &(struct script_reap){.living = buf_bytes(&living),
-                                                   .young_us = (int64_t)below(pair, 5 * SECOND_US),
-                                                   .max = 10});
+        script_encode_reap_dead(
+            &pair->request, from, &call,
+            &(struct script_reap){.living = buf_bytes(&living),
+                                  .young_us = (int64_t)below(pair, 5 * SECOND_US),
+                                  .max = 10});
         break;
     default:
-        script_ask_promote(&pair->request, from, &call, 1 + (uint32_t)below(pair, 40), false);
+        script_encode_promote(&pair->request, from, &call, 1 + (uint32_t)below(pair, 40), false);
         break;
     }
     buf_fini(&living);
@@ -608,7 +610,7 @@ static void sequence(struct pair *pair, uint64_t seed)
     load_scripts(pair);
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         struct script_call call = next_call(pair, i);
-        script_ask_open(&pair->request, &pair->space[0], &call, 256, 0);
+        script_encode_open(&pair->request, &pair->space[0], &call, 256, 0);
         ask(pair);
     }
     for (pair->step = 0; pair->step < STEPS; pair->step++) {

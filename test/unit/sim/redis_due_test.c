@@ -10,7 +10,7 @@
 static struct script_answer promote(void)
 {
     struct script_call call = next_call();
-    script_ask_promote(&request, &spaces[0], &call, 200, false);
+    script_encode_promote(&request, &spaces[0], &call, 200, false);
     return ask(0);
 }
 
@@ -124,7 +124,7 @@ static void a_deleted_jobs_due_time_does_no_harm(void **state)
     (void)push("t", due_us + 7);
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_DELETE, .job.ref.seq = seq};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     assert_int_equal(ask(0).err, OK);
     now_us = due_us;
     struct script_answer answer = promote();
@@ -232,7 +232,7 @@ static void p8_what_layout_2_left_is_moved_in_small_steps(void **state)
     }
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_DELETE, .job.ref.seq = seq};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     assert_int_equal(ask(0).err, OK);
     most_work = 0;
     unsigned calls = 0;

@@ -290,7 +290,7 @@ static void push_to_all_topics(int64_t due_us)
         int len = snprintf(tag, sizeof(tag), "{q:%u}", call.partition);
         unsigned owner = cluster.owner[sim_cluster_slot(bytes_of(tag, (size_t)len))];
         struct sim_redis_conn *conn = sim_redis_accept(servers[owner]);
-        script_ask(&request, &foreign, &call, &push);
+        script_encode(&request, &foreign, &call, &push);
         sim_redis_input(conn, buf_bytes(&request));
         assert_int_not_equal(sim_redis_output(conn)->at[0], '-');
         sim_redis_hang_up(conn);

@@ -42,7 +42,7 @@ static uint64_t record_bytes(bool compact)
 static struct script_answer ask_on(unsigned daemon, const struct cmd *cmd)
 {
     struct script_call call = next_call();
-    script_ask(&request, &spaces[daemon], &call, cmd);
+    script_encode(&request, &spaces[daemon], &call, cmd);
     return ask(0);
 }
 
@@ -198,7 +198,7 @@ static void p2_p3_p5_a_partition_of_layout_3_is_served_on(void **state)
     assert_int_equal(answer.count, 1);
     now_us = due_us;
     struct script_call call = next_call();
-    script_ask_promote(&request, &spaces[1], &call, 200, false);
+    script_encode_promote(&request, &spaces[1], &call, 200, false);
     assert_int_equal(ask(0).count, 2);
     assert_int_equal(reserve(2, "t", 10, false).count, 2);
     static const char *const ids[] = {"ready", "arrival", "delayed", "new"};
@@ -297,7 +297,7 @@ static void nothing_is_taken_over_at_the_node_that_a_slot_comes_to(void **state)
     (void)push_id("one", 0, ORDER_DUE);
     give_layout_3();
     struct script_call call = next_call();
-    script_ask_open(&request, &spaces[1], &call, 256, 0);
+    script_encode_open(&request, &spaces[1], &call, 256, 0);
     script_mark_asked(request.at, request.len, true);
     sim_redis_output(conn)->len = 0;
     sim_redis_input(conn, buf_bytes(&request));

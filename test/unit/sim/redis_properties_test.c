@@ -47,7 +47,7 @@ static uint64_t push_it(const struct cmd_push *push)
 {
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_PUSH, .push = *push};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     struct script_answer answer = ask(0);
     assert_int_equal(answer.err, OK);
     return answer.seq;
@@ -57,14 +57,14 @@ static void do_job(enum cmd_kind kind, struct cmd_job job)
 {
     struct script_call call = next_call();
     struct cmd cmd = {.kind = kind, .job = job};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     assert_int_equal(ask(0).err, OK);
 }
 
 /* `again`: as a request that is sent behind itself. */
 static void ask_once_more(const struct script_call *call, const struct cmd *cmd, bool again)
 {
-    script_ask(&request, &spaces[0], call, cmd);
+    script_encode(&request, &spaces[0], call, cmd);
     if (again)
         script_mark_again(request.at, request.len);
     assert_int_equal(ask(0).err, OK);
@@ -98,8 +98,8 @@ static void reserve_for(uint32_t max, int64_t ttr_us)
     struct bytes name = BYTES("t");
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .ttr_us = ttr_us};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd,
-                       &(struct script_share){.max = max, .mark = SCRIPT_MARK_WAIT});
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = max, .mark = SCRIPT_MARK_WAIT});
     (void)ask(0);
 }
 
@@ -359,7 +359,7 @@ static void end_some(const struct job_view *job, int way)
         struct fanout *fanout = fanout_new(&spaces[0], &cmd);
         assert_true(fanout_wants(fanout, 0));
         struct script_call call = next_call();
-        fanout_ask(fanout, &request, &call);
+        fanout_encode(fanout, &request, &call);
         assert_int_equal(ask(0).count, 1);
         assert_int_equal(fanout_take(fanout, 0, parts, part_count), OK);
         fanout_free(fanout);
@@ -458,7 +458,7 @@ static void p3_a_job_reserved_early_and_undelivered_keeps_its_due_time(void **st
     }
     do_job(CMD_RESERVE_JOB, take); /* its daemon goes, as it should */
     struct script_call call = next_call();
-    script_ask_reap_dead(&request, &spaces[0], &call, &(struct script_reap){.max = 20});
+    script_encode_reap_dead(&request, &spaces[0], &call, &(struct script_reap){.max = 20});
     (void)ask(0);
     assert_int_equal(get(take.ref.seq).state, JOB_DELAYED);
     assert_int_equal(get(take.ref.seq).due_us, due_us);
@@ -491,7 +491,7 @@ static void many_jobs_with_long_notes_are_listed_and_reserved_in_small_steps(voi
     struct fanout *fanout = fanout_new(&spaces[0], &cmd);
     while (fanout_wants(fanout, 0)) {
         struct script_call call = next_call();
-        fanout_ask(fanout, &request, &call);
+        fanout_encode(fanout, &request, &call);
         (void)ask(0);
         assert_int_equal(fanout_take(fanout, 0, parts, part_count), OK);
     }

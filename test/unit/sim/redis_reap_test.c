@@ -14,7 +14,7 @@ static unsigned forget_all_but(struct bytes living)
     first_young_us = INT64_MAX;
     while (answer.more) {
         struct script_call call = next_call();
-        script_ask_reap_dead(
+        script_encode_reap_dead(
             &request, &spaces[0], &call,
             &(struct script_reap){
                 .living = living, .young_us = 5 * SECOND_US, .from = answer.seq, .max = 20});
@@ -35,7 +35,7 @@ static unsigned forget_others(void)
 static struct script_answer leave_as(unsigned daemon)
 {
     struct script_call call = next_call();
-    script_ask_reap_dead(&request, &spaces[daemon], &call, &(struct script_reap){.max = 20});
+    script_encode_reap_dead(&request, &spaces[daemon], &call, &(struct script_reap){.max = 20});
     return ask(0);
 }
 
@@ -71,7 +71,7 @@ static void a_ring_is_forgotten_as_far_as_it_was_announced(void **state)
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = SECOND_US}};
     call.place = SCRIPT_RING - 1;
-    script_ask(&request, &spaces[1], &call, &cmd);
+    script_encode(&request, &spaces[1], &call, &cmd);
     (void)ask(0);
     now_us += 6 * SECOND_US;
     (void)forget_others();
@@ -89,7 +89,7 @@ static void one_that_comes_back_while_it_is_forgotten_is_told_so(void **state)
     assert_int_equal(open_as(1, 4096).count, 0); /* it is known */
     now_us += 10 * SECOND_US;
     call = next_call();
-    script_ask_reap_dead(
+    script_encode_reap_dead(
         &request, &spaces[0], &call,
         &(struct script_reap){.living = bytes_of(spaces[0].daemon, SCRIPT_NAME), .max = 20});
     assert_true(ask(0).more);
@@ -106,7 +106,7 @@ static void open_while_redis_is_ahead_by(int64_t ahead_us)
     call.least_us = call.queue_us = now_us - 10000;
     call.most_us = now_us + 10000;
     sim_redis_settings(redis)->ahead_us = ahead_us;
-    script_ask_open(&request, &spaces[1], &call, 256, 0);
+    script_encode_open(&request, &spaces[1], &call, 256, 0);
     assert_int_equal(ask(0).err, OK);
     sim_redis_settings(redis)->ahead_us = 0;
 }

@@ -44,7 +44,7 @@ static void push_any(void)
                  .retry_us = retry_us,
                  .retry_count = (uint8_t)roll(3)},
     };
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     assert_int_equal(ask(0).err, OK);
 }
 
@@ -67,7 +67,7 @@ static void release_some(uint32_t count)
             cmd.job.note = BYTES("it failed");
             cmd.job.note_code = 500;
         }
-        script_ask(&request, &spaces[1], &call, &cmd);
+        script_encode(&request, &spaces[1], &call, &cmd);
         (void)ask(0);
     }
     arena_fini(&arena);
@@ -117,7 +117,7 @@ static struct outcome live(void **state, uint64_t seed, bool long_way)
                               .ttr_us = roll(4) ? 0 : 5 * SECOND_US};
     uint32_t max = cmd.max;
     cmd.max += roll(2); /* more are wanted: what is left is counted */
-    script_ask_reserve(
+    script_encode_reserve(
         &request, &spaces[0], &call, &cmd,
         &(struct script_share){.max = max, .mark = (enum script_mark)roll(max ? 3 : 4)});
     (void)ask(0);
@@ -160,10 +160,10 @@ static uint64_t work_of_a_cycle(uint32_t late_us)
         call.most_us = now_us + 10000;
         now_us += late_us;
         if (i == 1)
-            script_ask_reserve(&request, &spaces[0], &call, &reserve,
-                               &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
+            script_encode_reserve(&request, &spaces[0], &call, &reserve,
+                                  &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
         else
-            script_ask(&request, &spaces[0], &call, i ? &finish : &push);
+            script_encode(&request, &spaces[0], &call, i ? &finish : &push);
         assert_int_equal(ask(0).err, OK);
     }
     return most_work;
@@ -212,7 +212,7 @@ static struct pushed push_made(const char *topic, enum ready_order order, int64_
                  .order = order,
                  .created_us = made_us},
     };
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     size_t len = request.len;
     (void)ask(0);
     return job_told(CMD_PUSH, bytes_of(request.at, len)); /* it is there until the next one */

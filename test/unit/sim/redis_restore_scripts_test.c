@@ -10,7 +10,7 @@ static struct script_answer step(enum script_restore_step what, uint64_t restore
 {
     struct script_call call = next_call();
     struct script_restore of = {.step = what, .restore = restore, .span_us = SPAN_US, .most = most};
-    script_ask_restore(&request, &spaces[0], &call, &of);
+    script_encode_restore(&request, &spaces[0], &call, &of);
     return ask(0);
 }
 
@@ -37,7 +37,7 @@ static enum err bring(const char *id, uint64_t restore)
                                .failures = number % 2,
                                .if_exists = IF_EXISTS_KEEP,
                                .restore = restore}};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     return ask(0).err;
 }
 
@@ -45,7 +45,7 @@ static void end(const char *id, uint64_t seq)
 {
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_DELETE, .job.ref = {.id = bytes_str(id), .seq = seq}};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     assert_int_equal(ask(0).err, OK);
 }
 
@@ -53,7 +53,7 @@ static struct script_answer look(uint64_t seq, uint64_t restore)
 {
     struct script_call call = next_call();
     struct script_restore of = {.step = SCRIPT_RESTORE_LOOK, .restore = restore, .seq = seq};
-    script_ask_restore(&request, &spaces[0], &call, &of);
+    script_encode_restore(&request, &spaces[0], &call, &of);
     return ask(0);
 }
 
@@ -152,11 +152,11 @@ static void one_that_is_sent_again_begins_no_second_time(void **state)
     struct script_call call = next_call();
     struct script_restore of = {
         .step = SCRIPT_RESTORE_BEGIN, .restore = 7, .span_us = SPAN_US, .most = 9};
-    script_ask_restore(&request, &spaces[0], &call, &of);
+    script_encode_restore(&request, &spaces[0], &call, &of);
     assert_int_equal((int)ask(0).state, GOES_ON);
     now_us += 2 * SPAN_US;
     end("a", 0);
-    script_ask_restore(&request, &spaces[0], &call, &of);
+    script_encode_restore(&request, &spaces[0], &call, &of);
     script_mark_again(request.at, request.len);
     assert_int_equal((int)ask(0).state, GOES_ON);
     assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
@@ -222,7 +222,7 @@ static void bring_all(struct brought *all, unsigned count)
                                    .restore = all[i].restore,
                                    .written = all[i].written}};
         texts[i].len = 0;
-        script_ask(&texts[i], &spaces[0], &call, &cmd);
+        script_encode(&texts[i], &spaces[0], &call, &cmd);
         requests[i] = buf_bytes(&texts[i]);
     }
     script_join(
@@ -299,7 +299,7 @@ static struct job_view seen(const char *id, struct arena *arena)
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_GET, .job.ref.id = bytes_str(id)};
     struct script_answer answer;
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     (void)ask(0);
     struct script_parts said = {.at = parts, .count = part_count};
     assert_int_equal(script_read(&spaces[0], CMD_GET, &said, arena, &answer), OK);
@@ -580,7 +580,7 @@ static void a_resync_goes_in_small_steps(void **state)
                                    .due_us = now_us,
                                    .ttr_us = SECOND_US,
                                    .body = bytes_of(body, LARGE)}};
-        script_ask(&request, &spaces[0], &call, &cmd);
+        script_encode(&request, &spaces[0], &call, &cmd);
         assert_int_equal(ask(0).err, OK);
     }
     journal(1 << 20);
@@ -589,7 +589,7 @@ static void a_resync_goes_in_small_steps(void **state)
         struct script_resync resync = {
             .from = buf_bytes(&from), .fields = 400, .waiting_most = 1 << 18};
         struct script_call call = next_call();
-        script_ask_resync(&request, &spaces[0], &call, &resync);
+        script_encode_resync(&request, &spaces[0], &call, &resync);
         answer = ask(0);
         assert_int_equal((int)answer.state, 1);
         entered += answer.count;

@@ -78,7 +78,7 @@ static inline void rebuild_all(void)
     struct buf from = {0};
     for (buf_add_str(&from, "0"); answer.more;) {
         struct script_call call = next_call();
-        script_ask_rebuild(&request, &spaces[0], &call, buf_bytes(&from), true);
+        script_encode_rebuild(&request, &spaces[0], &call, buf_bytes(&from), true);
         answer = ask(0);
         from.len = 0;
         buf_add_bytes(&from, parts[1]);
@@ -89,7 +89,7 @@ static inline void rebuild_all(void)
 static inline struct script_answer open_as(unsigned daemon, uint32_t places)
 {
     struct script_call call = next_call();
-    script_ask_open(&request, &spaces[daemon], &call, places, 0);
+    script_encode_open(&request, &spaces[daemon], &call, places, 0);
     return ask(0);
 }
 
@@ -101,7 +101,7 @@ static inline struct script_answer push(const char *topic, int64_t due_us)
                                .due_us = due_us,
                                .ttr_us = SECOND_US,
                                .body = BYTES("body")}};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     return ask(0);
 }
 
@@ -111,8 +111,8 @@ static inline struct script_answer reserve_marking(unsigned daemon, const char *
     struct bytes name = bytes_str(topic);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .bound = bound};
-    script_ask_reserve(&request, &spaces[daemon], &call, &cmd,
-                       &(struct script_share){.max = max, .mark = mark});
+    script_encode_reserve(&request, &spaces[daemon], &call, &cmd,
+                          &(struct script_share){.max = max, .mark = mark});
     return ask(0);
 }
 

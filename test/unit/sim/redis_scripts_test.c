@@ -21,8 +21,8 @@ static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
     const struct bytes both[] = {BYTES("none-0"), BYTES("none-1")};
     struct cmd_reserve cmd = {.topics = both, .topic_count = 2, .max = 1};
     struct script_call call = next_call();
-    script_ask_reserve(&request, &spaces[0], &call, &cmd,
-                       &(struct script_share){.max = 1, .mark = SCRIPT_MARK_WAIT});
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = 1, .mark = SCRIPT_MARK_WAIT});
     assert_true(ask(0).marked);
     assert_int_equal(fields(), before);
     (void)notices("r");
@@ -87,7 +87,7 @@ static void p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each(void **
     }
     for (unsigned i = 0; i < PUSHES; i++) {
         struct script_call call = next_call();
-        script_ask(&pushes[i], &spaces[0], &call, &cmd);
+        script_encode(&pushes[i], &spaces[0], &call, &cmd);
         texts[i] = buf_bytes(&pushes[i]);
     }
     script_join(
@@ -232,7 +232,7 @@ static void large_bodies_are_not_read_before_they_are_wanted(void **state)
     (void)state;
     for (unsigned i = 0; i < 20; i++) {
         struct script_call call = next_call();
-        script_ask(&request, &spaces[0], &call, &cmd);
+        script_encode(&request, &spaces[0], &call, &cmd);
         (void)ask(0);
     }
     struct script_answer answer = reserve(0, "t", 20, false);
@@ -254,8 +254,8 @@ static void a_reserve_of_very_many_topics_is_done(void **state)
     (void)push("t7", 1);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = topics, .topic_count = 2000, .max = 2};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd,
-                       &(struct script_share){.max = 2, .mark = SCRIPT_MARK_WAIT});
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = 2, .mark = SCRIPT_MARK_WAIT});
     assert_int_equal(ask(0).count, 2);
 }
 
@@ -416,7 +416,7 @@ static void write_push(struct bytes id, uint32_t place)
     struct script_call call = bounded_call(place);
     struct cmd cmd = {.kind = CMD_PUSH,
                       .push = {.topic = BYTES("t"), .id = id, .ttr_us = 60 * SECOND_US}};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
 }
 
 /* `request` is lost, and sent again. `first` is then what was sent first. */
@@ -479,8 +479,8 @@ static void p4_a_reserve_that_comes_behind_itself_takes_nothing_more(void **stat
     for (unsigned i = 0; i < 3; i++)
         (void)push("t", 1);
     struct script_call call = bounded_call(255);
-    script_ask_reserve(&request, &spaces[0], &call, &cmd,
-                       &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
     assert_int_equal(lose_and_ask(&first).count, 1);
     now_us += 100 * 1000;
     assert_false(is_refused_late(&first, 0));
@@ -497,7 +497,7 @@ static void p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id(v
         write_push(BYTES("x"), 254);
         assert_int_equal(ask(0).err, OK);
         struct script_call call = bounded_call(255);
-        script_ask(&request, &spaces[0], &call, &cmd);
+        script_encode(&request, &spaces[0], &call, &cmd);
         assert_int_equal(lose_and_ask(&first).err, OK);
         now_us += 100 * 1000;
         write_push(BYTES("x"), 253);
@@ -506,7 +506,7 @@ static void p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id(v
             assert_int_equal(jobs_given_to(0), 1);
         assert_false(is_refused_late(&first, 0));
         call = bounded_call(252);
-        script_ask(&request, &spaces[0], &call, &cmd);
+        script_encode(&request, &spaces[0], &call, &cmd);
         assert_int_equal(ask(0).err, OK);
     }
     buf_fini(&first);
@@ -525,7 +525,7 @@ static uint64_t configure(unsigned topic, size_t bytes)
     struct script_call call = next_call();
     struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
                       .topic = {.topic = bytes_str(name), .settings = bytes_of(settings, bytes)}};
-    script_ask(&request, &spaces[0], &call, &cmd);
+    script_encode(&request, &spaces[0], &call, &cmd);
     struct script_answer answer = ask(0);
     assert_int_equal(answer.err, OK);
     return answer.seq;
@@ -539,7 +539,7 @@ static uint32_t read_settings(uint64_t known, bool all, unsigned *out_calls)
     uint32_t count = 0;
     for (buf_add_str(&from, all ? "0" : ""), *out_calls = 0; page.more; ++*out_calls) {
         struct script_call call = next_call();
-        script_ask_settings(&request, &spaces[0], &call, page.changes, buf_bytes(&from));
+        script_encode_settings(&request, &spaces[0], &call, page.changes, buf_bytes(&from));
         (void)ask(0);
         struct script_parts said = {.at = parts, .count = part_count};
         assert_int_equal(script_read_settings(&said, all, &page), OK);
@@ -556,7 +556,7 @@ static uint32_t read_settings(uint64_t known, bool all, unsigned *out_calls)
 static uint64_t heartbeat_says(void)
 {
     struct script_call call = next_call();
-    script_ask_heartbeat(&request, &spaces[0], &call, SCRIPT_SERVES, false, false);
+    script_encode_heartbeat(&request, &spaces[0], &call, SCRIPT_SERVES, false, false);
     (void)ask(0);
     return script_settings_mark(parts, part_count);
 }

@@ -32,9 +32,9 @@ static void add_most(struct buf *out, const struct script_space *space,
     script_add(out, bytes_of(room, len));
 }
 
-void script_ask_reserve(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, const struct cmd_reserve *reserve,
-                        const struct script_share *share)
+void script_encode_reserve(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, const struct cmd_reserve *reserve,
+                           const struct script_share *share)
 {
     static const char marks[] = {
         [SCRIPT_MARK_HINT] = 'h', [SCRIPT_MARK_WAIT] = 'w', [SCRIPT_PASS_ON] = 'p'};
@@ -64,16 +64,16 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
         script_add(out, reserve->topics[i]);
 }
 
-void script_ask_promote(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, uint32_t max, bool all_buckets)
+void script_encode_promote(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, uint32_t max, bool all_buckets)
 {
     script_begin(out, space, call, SCRIPT_PROMOTE, 2);
     script_add_i64(out, max);
     script_add(out, all_buckets ? BYTES("a") : BYTES(""));
 }
 
-void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, uint32_t places, uint64_t set_count)
+void script_encode_open(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, uint32_t places, uint64_t set_count)
 {
     char room[SCRIPT_CHANNEL_MAX];
     script_begin(out, space, call, SCRIPT_OPEN, 11);
@@ -93,8 +93,8 @@ void script_ask_open(struct buf *out, const struct script_space *space,
     script_add(out, space->leaves_older ? BYTES("k") : BYTES(""));
 }
 
-void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, const struct script_lease *lease)
+void script_encode_journal_lease(struct buf *out, const struct script_space *space,
+                                 const struct script_call *call, const struct script_lease *lease)
 {
     script_begin(out, space, call, SCRIPT_JOURNAL, 5);
     script_add(out, BYTES("l"));
@@ -104,8 +104,8 @@ void script_ask_journal_lease(struct buf *out, const struct script_space *space,
     script_add(out, lease->refuses ? BYTES("r") : (struct bytes){0});
 }
 
-void script_ask_restore(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, const struct script_restore *restore)
+void script_encode_restore(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, const struct script_restore *restore)
 {
     char step = (char)restore->step, which[8], name[8];
     put_u64(which, restore->restore);
@@ -120,8 +120,8 @@ void script_ask_restore(struct buf *out, const struct script_space *space,
     script_add_i64(out, (int64_t)restore->most);
 }
 
-void script_ask_resync(struct buf *out, const struct script_space *space,
-                       const struct script_call *call, const struct script_resync *resync)
+void script_encode_resync(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, const struct script_resync *resync)
 {
     script_begin(out, space, call, SCRIPT_RESYNC, 4 + resync->id_count);
     script_add(out, resync->ids ? BYTES("r") : BYTES("j"));
@@ -132,8 +132,9 @@ void script_ask_resync(struct buf *out, const struct script_space *space,
         script_add(out, resync->ids[i]);
 }
 
-void script_ask_journal_read(struct buf *out, const struct script_space *space,
-                             const struct script_call *call, const struct script_entries *entries)
+void script_encode_journal_read(struct buf *out, const struct script_space *space,
+                                const struct script_call *call,
+                                const struct script_entries *entries)
 {
     script_begin(out, space, call, SCRIPT_JOURNAL, 5);
     script_add(out, BYTES("r"));
@@ -143,9 +144,9 @@ void script_ask_journal_read(struct buf *out, const struct script_space *space,
     script_add(out, entries->head);
 }
 
-void script_ask_set_clock(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, int64_t by_us, uint64_t set_count,
-                          uint64_t new_count)
+void script_encode_set_clock(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, int64_t by_us, uint64_t set_count,
+                             uint64_t new_count)
 {
     script_begin(out, space, call, SCRIPT_SET_CLOCK, 3);
     script_add_i64(out, by_us);
@@ -153,8 +154,8 @@ void script_ask_set_clock(struct buf *out, const struct script_space *space,
     script_add_i64(out, (int64_t)new_count);
 }
 
-void script_ask_rebuild(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, struct bytes from, bool all)
+void script_encode_rebuild(struct buf *out, const struct script_space *space,
+                           const struct script_call *call, struct bytes from, bool all)
 {
     script_begin(out, space, call, SCRIPT_REBUILD, 3);
     script_add(out, from);
@@ -162,9 +163,9 @@ void script_ask_rebuild(struct buf *out, const struct script_space *space,
     script_add(out, all ? BYTES("r") : BYTES("c"));
 }
 
-void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how, bool look,
-                          bool memory)
+void script_encode_heartbeat(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, enum script_how how, bool look,
+                             bool memory)
 {
     char letter = (char)how, options[2];
     size_t count = 0;
@@ -179,8 +180,8 @@ void script_ask_heartbeat(struct buf *out, const struct script_space *space,
     script_add_i64(out, SCRIPT_FRESH_US);
 }
 
-void script_ask_reap_dead(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, const struct script_reap *reap)
+void script_encode_reap_dead(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct script_reap *reap)
 {
     char name[SCRIPT_NAME];
     put_u64(name, reap->from);
@@ -210,20 +211,20 @@ static void ask_change_of_settings(struct buf *out, const struct script_space *s
     script_add(out, removes ? BYTES("x") : BYTES(""));
 }
 
-void script_ask_configure(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, const struct cmd_topic *topic)
+void script_encode_configure(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct cmd_topic *topic)
 {
     ask_change_of_settings(out, space, call, topic, false);
 }
 
-void script_ask_unconfigure(struct buf *out, const struct script_space *space,
-                            const struct script_call *call, struct bytes topic)
+void script_encode_unconfigure(struct buf *out, const struct script_space *space,
+                               const struct script_call *call, struct bytes topic)
 {
     ask_change_of_settings(out, space, call, &(struct cmd_topic){.topic = topic}, true);
 }
 
-void script_ask_settings(struct buf *out, const struct script_space *space,
-                         const struct script_call *call, uint64_t known, struct bytes from)
+void script_encode_settings(struct buf *out, const struct script_space *space,
+                            const struct script_call *call, uint64_t known, struct bytes from)
 {
     script_begin(out, space, call, SCRIPT_SETTINGS, 2);
     script_add(out, from.len ? BYTES("l") : BYTES("f"));
