@@ -99,7 +99,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->probe.expired = end_probe;
     group->first_probe.expired = wait_group_end_first_probe;
     group->taken_rested.expired = end_rest;
-    list_init(&group->first_asks);
+    list_init(&group->timed_requests);
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
     list_init(&group->waiters);
@@ -491,12 +491,12 @@ static bool group_looks(const struct topic *topic)
 
 /* Is a reserve from this topic under way to the partition, or a look, which will be answered as
  * soon? `wholly`: a reserve that brings all it asks for, if that is there. */
-static bool is_asked(const struct topic *topic, uint32_t partition, bool wholly)
+static bool is_requested(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        const struct asked *asked = &group->at[partition];
-        if (asked->calls > (wholly ? asked->shared : 0) && !(wholly && group->looking))
+        const struct partition_fetches *fetches = &group->at[partition];
+        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->looking))
             return true;
     }
     return false;
@@ -510,7 +510,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
     bool later = false;
     for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
         struct hint *hint = &topic->hints[i];
-        if (hint->notified_alone && is_asked(topic, i, false)) {
+        if (hint->notified_alone && is_requested(topic, i, false)) {
             later = true;
             continue;
         }
@@ -607,7 +607,7 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
 void consumers_promoting(struct consumers *consumers, uint32_t partition)
 {
     if (consumers->hit_group && consumers->hit_streak >= HIT_STREAK_MIN)
-        wait_group_ask_behind(consumers->hit_group, partition);
+        wait_group_fetch_behind(consumers->hit_group, partition);
 }
 
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -620,7 +620,7 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     topic_promoted(topic, partition);
     /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. Not
        surely if others share its jobs: then it may not be done, or bring fewer. */
-    if (!is_asked(topic, partition, true))
+    if (!is_requested(topic, partition, true))
         needs_or_passes_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
         return;

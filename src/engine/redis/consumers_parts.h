@@ -14,15 +14,15 @@ struct place {
     struct topic *topic;
 };
 
-/* What a group has asked a partition for. */
-struct asked {
+/* What a group has requested from a partition. */
+struct partition_fetches {
     int64_t us;        /* the last time */
     uint32_t calls;    /* under way */
     uint32_t left_out; /* of these: see wait_group::left_out */
     uint32_t shared;   /* of these: others may bring their jobs, and then they are not done */
     uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
     uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
-    bool unplanned;   /* these are no longer in wait_group::asked: others may be asked for them */
+    bool unplanned; /* these are no longer in wait_group::requested: others may be asked for them */
 };
 
 struct wait_group {
@@ -41,21 +41,22 @@ struct wait_group {
     uint32_t silent;     /* of these, calls that are overdue, and no longer waited for */
     uint32_t left_out;   /* of these, calls that consumers who have some jobs do not wait for */
     uint64_t wanted;     /* jobs, by all waiters */
-    uint64_t asked;      /* jobs, by calls under way and planned; without those that are left out */
+    uint64_t requested;  /* jobs, by calls under way and planned; without those that are left out */
     uint64_t planned;    /* jobs, in all partitions: see fetch_parts.h */
     uint64_t came_jobs;  /* by the last answers: each counts half as much as the next, */
     uint64_t came_bytes; /* and what was in them */
-    struct asked *at;    /* for each partition */
-    int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
-    enum err nothing;         /* and what it was */
-    uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
+    struct partition_fetches *at; /* for each partition */
+    int64_t suspect_since_us;     /* since when all partitions seem empty; 0: they do not */
+    enum err nothing;             /* and what it was */
+    uint32_t looking;             /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
-    struct timer probe;        /* the end of that time; not armed: it is over */
-    struct list first_asks;    // ask::place, by probe_end_us: looks, and for jobs of partitions not
-                               // known yet, or whose server may be silent
-    struct timer first_probe;  /* armed while there are such: the first is left out then */
-    struct timer taken_rested; /* partitions that are TAKEN are to be asked: see ask_taken() */
-    uint64_t verify_round;     /* the last round in which it was checked: consumers::verify */
+    struct timer probe;         /* the end of that time; not armed: it is over */
+    struct list timed_requests; // fetch_request::place, by probe_end_us: looks, and for jobs of
+                                // partitions not known yet, or whose server may be silent
+    struct timer first_probe;   /* armed while there are such: the first is left out then */
+    struct timer
+        taken_rested;      /* partitions that are TAKEN are fetched from then: see fetch_taken() */
+    uint64_t verify_round; /* the last round in which it was checked: consumers::verify */
 };
 
 static inline int64_t consumers_now_us(const struct consumers *consumers)
@@ -78,7 +79,7 @@ bool wait_group_is_suspect(const struct wait_group *group);
  * or has not answered for so long that it may have jobs. */
 enum err wait_group_nothing(struct wait_group *group);
 /* Sends a reserve right behind a promote that is under way to the partition. */
-void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
+void wait_group_fetch_behind(struct wait_group *group, uint32_t partition);
 /* We were notified of a ready job, and do not need it: has another daemon notified. */
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition);
 /* Delivers the jobs of a call to the waiters, first come first served; gives back jobs that are not

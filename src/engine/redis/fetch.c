@@ -1,7 +1,7 @@
 /*
  * Requests the jobs that a group wants from Redis, and reads the answers. When a request is sent,
- * the jobs requested by all calls under way (`asked`) are no more than the group's waiters want,
- * not counting calls that are overdue.
+ * the jobs requested by all calls under way (`requested`) are no more than the group's waiters
+ * want, not counting calls that are overdue.
  */
 #include <stdlib.h>
 
@@ -94,26 +94,29 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
 }
 
 /* Notes which jobs were left in the partition after the call. */
-static void learn(const struct ask *ask, uint32_t partition, const struct script_answer *answer)
+static void learn(const struct fetch_request *fetch, uint32_t partition,
+                  const struct script_answer *answer)
 {
-    const struct consumers *consumers = ask->group->consumers;
+    const struct consumers *consumers = fetch->group->consumers;
     int64_t now_us = consumers_now_us(consumers);
-    for (uint32_t i = 0; i < ask->topics; i++) {
-        struct hint *hint = &ask->group->topics[i].topic->hints[partition];
+    for (uint32_t i = 0; i < fetch->topics; i++) {
+        struct hint *hint = &fetch->group->topics[i].topic->hints[partition];
         struct topic_rest rest = {.taken = answer->count};
         hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &rest.first,
                              &rest.close_jobs)) {
-        case SCRIPT_FIRST: topic_left(ask->group->topics[i].topic, partition, &rest, now_us); break;
+        case SCRIPT_FIRST:
+            topic_left(fetch->group->topics[i].topic, partition, &rest, now_us);
+            break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
                 break;
             /* Without notices: consumers_heard() makes it UNKNOWN when they are received. */
             hint->what = answer->marked || !consumers->heard[partition] ? EMPTY : TAKEN;
             hint->at_us = now_us;
-            hint->only_hint = !ask->waits;
+            hint->only_hint = !fetch->waits;
             hint->shared = answer->shared;
-            if (hint->only_hint && ask->group->topics[i].topic->parked)
+            if (hint->only_hint && fetch->group->topics[i].topic->parked)
                 hint->what = TAKEN; /* a consumer was parked since the call was sent */
             break;
         case SCRIPT_UNSEEN:
@@ -151,11 +154,11 @@ static void bury_damaged(struct consumers *consumers, const struct script_parts 
 }
 
 /* Makes the topics' EMPTY entries UNKNOWN at this time, for instance because a pause ends. */
-static void again_at(const struct ask *ask, int64_t again_us)
+static void again_at(const struct fetch_request *fetch, int64_t again_us)
 {
-    struct consumers *consumers = ask->group->consumers;
-    for (uint32_t i = 0; i < ask->topics; i++) {
-        struct topic *topic = ask->group->topics[i].topic;
+    struct consumers *consumers = fetch->group->consumers;
+    for (uint32_t i = 0; i < fetch->topics; i++) {
+        struct topic *topic = fetch->group->topics[i].topic;
         if (again_us < topic->again_us)
             topic->again_us = again_us;
     }
@@ -163,11 +166,11 @@ static void again_at(const struct ask *ask, int64_t again_us)
 }
 
 /* A call failed: waiters that are not parked are answered with `err`, parked ones stay. */
-static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
+static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, enum err err)
 {
-    struct wait_group *group = ask->group;
+    struct wait_group *group = fetch->group;
     struct list *next;
-    for (uint32_t i = 0; i < ask->topics; i++) {
+    for (uint32_t i = 0; i < fetch->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
         if (!hint->stale_answer)
             *hint = (struct hint){.what = EMPTY,
@@ -176,7 +179,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
         hint->failed = true;
     }
     /* The partition counts as empty until then. */
-    again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);
+    again_at(fetch, consumers_now_us(group->consumers) + AGAIN_US);
     for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
@@ -191,98 +194,100 @@ static uint32_t left_there(const struct script_answer *answer)
     return answer->seq < UINT32_MAX ? (uint32_t)answer->seq : UINT32_MAX;
 }
 
-static void take_answer(const struct ask *ask, const struct script_request *call,
-                        const struct script_parts *said, const struct script_answer *answer)
+static void take_answer(const struct fetch_request *fetch, const struct script_request *call,
+                        const struct script_parts *answered, const struct script_answer *answer)
 {
-    struct consumers *consumers = ask->group->consumers;
-    learn(ask, said->partition, answer);
-    ask->group->at[said->partition].left = left_there(answer);
-    if (ask->behind && answer->count == 0)
+    struct consumers *consumers = fetch->group->consumers;
+    learn(fetch, answered->partition, answer);
+    fetch->group->at[answered->partition].left = left_there(answer);
+    if (fetch->behind && answer->count == 0)
         consumers->hit_streak = 0;
     if (answer->next_us != INT64_MAX)
-        again_at(ask, script_request_next_us(call, answer));
+        again_at(fetch, script_request_next_us(call, answer));
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
-        bury_damaged(consumers, said);
+        bury_damaged(consumers, answered);
     if (!answer->reply.err)
-        wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
+        wait_group_hand_out(fetch->group, answered->partition, answer->reply.jobs,
+                            answer->reply.count);
 }
 
 /* No longer counts on the call's jobs: they may be requested from other partitions, and a waiter
  * that has got some jobs does not wait for it. */
-static void leave_out(struct ask *ask)
+static void leave_out(struct fetch_request *fetch)
 {
-    list_remove(&ask->place);
-    if (ask->left_out)
+    list_remove(&fetch->place);
+    if (fetch->left_out)
         return;
-    ask->group->asked -= ask->max;
-    ask->group->left_out++;
-    ask->group->at[ask->partition].left_out++;
-    ask->left_out = true;
+    fetch->group->requested -= fetch->max;
+    fetch->group->left_out++;
+    fetch->group->at[fetch->partition].left_out++;
+    fetch->left_out = true;
 }
 
-static void asked(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
-                  uint32_t count)
+static void fetch_answered(void *owner, struct script_request *call, enum err err,
+                           const struct bytes *parts, uint32_t count)
 {
-    struct ask *ask = owner;
-    struct wait_group *group = ask->group;
+    struct fetch_request *fetch = owner;
+    struct wait_group *group = fetch->group;
     struct consumers *consumers = group->consumers;
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    struct script_parts answered = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_answer answer;
     group->calls--;
-    group->looking -= ask->awaited;
+    group->looking -= fetch->awaited;
     if (!group->looking)
         loop_cancel(consumers->options.loop, &group->probe);
-    leave_out(ask);
+    leave_out(fetch);
     group->left_out--;
-    group->at[said.partition].left_out--;
-    if (list_empty(&group->first_asks))
+    group->at[answered.partition].left_out--;
+    if (list_empty(&group->timed_requests))
         loop_cancel(consumers->options.loop, &group->first_probe);
-    group->silent -= ask->silent;
-    group->at[said.partition].calls--;
-    group->at[said.partition].shared -= ask->shares;
-    group->at[said.partition].left = 0;
+    group->silent -= fetch->silent;
+    group->at[answered.partition].calls--;
+    group->at[answered.partition].shared -= fetch->shares;
+    group->at[answered.partition].left = 0;
     group->suspect_since_us = 0;
     if (!err)
-        err =
-            script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
+        err = script_read(consumers->options.space, CMD_RESERVE, &answered, &consumers->scratch,
+                          &answer);
     if (parts)
         note_answer(consumers, consumers_now_us(consumers) - call->on_link.sent_us);
     if (err)
-        ask_failed(ask, said.partition, err);
+        fetch_failed(fetch, answered.partition, err);
     else
-        take_answer(ask, call, &said, &answer);
+        take_answer(fetch, call, &answered, &answer);
     arena_reset(&consumers->scratch);
-    mem_free(ask);
+    mem_free(fetch);
     wait_group_touch(group);
 }
 
 /* The call's time is up without an answer: its jobs may be requested from other partitions, and
  * waiters that have got some jobs are answered with these. */
-static void asked_long_ago(void *owner)
+static void request_is_late(void *owner)
 {
-    struct ask *ask = owner;
-    ask->silent = true;
-    ask->group->silent++;
-    leave_out(ask);
-    wait_group_touch(ask->group);
+    struct fetch_request *fetch = owner;
+    fetch->silent = true;
+    fetch->group->silent++;
+    leave_out(fetch);
+    wait_group_touch(fetch->group);
 }
 
-void ask_leave_out_later(struct ask *ask)
+void fetch_request_leave_out_later(struct fetch_request *fetch)
 {
-    struct list *all = &ask->group->first_asks;
-    ask->probe_end_us = consumers_now_us(ask->group->consumers) + wait_group_probe_us(ask->group);
+    struct list *all = &fetch->group->timed_requests;
+    fetch->probe_end_us =
+        consumers_now_us(fetch->group->consumers) + wait_group_probe_us(fetch->group);
     if (!list_empty(all)) {
-        int64_t last_us = LIST_ENTRY(all->prev, struct ask, place)->probe_end_us;
-        ask->probe_end_us = last_us > ask->probe_end_us ? last_us : ask->probe_end_us;
+        int64_t last_us = LIST_ENTRY(all->prev, struct fetch_request, place)->probe_end_us;
+        fetch->probe_end_us = last_us > fetch->probe_end_us ? last_us : fetch->probe_end_us;
     }
-    list_add_tail(all, &ask->place);
+    list_add_tail(all, &fetch->place);
 }
 
 void wait_group_arm_first_probe(struct wait_group *group)
 {
-    if (!list_empty(&group->first_asks))
+    if (!list_empty(&group->timed_requests))
         loop_arm(group->consumers->options.loop, &group->first_probe,
-                 LIST_ENTRY(group->first_asks.next, struct ask, place)->probe_end_us);
+                 LIST_ENTRY(group->timed_requests.next, struct fetch_request, place)->probe_end_us);
 }
 
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
@@ -296,21 +301,22 @@ bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
 void wait_group_end_first_probe(struct timer *timer)
 {
     struct wait_group *group = LIST_ENTRY(timer, struct wait_group, first_probe);
-    while (!list_empty(&group->first_asks)) {
-        struct ask *ask = LIST_ENTRY(group->first_asks.next, struct ask, place);
-        if (ask->probe_end_us > consumers_now_us(group->consumers))
+    while (!list_empty(&group->timed_requests)) {
+        struct fetch_request *fetch =
+            LIST_ENTRY(group->timed_requests.next, struct fetch_request, place);
+        if (fetch->probe_end_us > consumers_now_us(group->consumers))
             break;
-        list_remove(&ask->place);
-        if (ask->if_silent && wait_group_is_answered(group, ask->partition))
-            ask_leave_out_later(ask);
+        list_remove(&fetch->place);
+        if (fetch->if_silent && wait_group_is_answered(group, fetch->partition))
+            fetch_request_leave_out_later(fetch);
         else
-            leave_out(ask);
+            leave_out(fetch);
     }
     wait_group_arm_first_probe(group);
     wait_group_touch(group);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 /* True for a cluster. */
 static bool has_several_servers(const struct wait_group *group)
@@ -348,22 +354,24 @@ uint64_t wait_group_wants(const struct wait_group *group)
 uint64_t wait_group_open_wants(const struct wait_group *group)
 {
     uint64_t wanted = wait_group_wants(group);
-    return wanted > group->asked ? wanted - group->asked : 0;
+    return wanted > group->requested ? wanted - group->requested : 0;
 }
 
-static struct ask *ask_new(struct wait_group *group, uint32_t partition, uint32_t topics,
-                           uint32_t max)
+static struct fetch_request *fetch_request_new(struct wait_group *group, uint32_t partition,
+                                               uint32_t topics, uint32_t max)
 {
-    struct ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct ask){.group = group, .partition = partition, .topics = topics, .max = max};
-    list_init(&ask->place);
+    struct fetch_request *fetch = mem_alloc(sizeof(*fetch));
+    *fetch = (struct fetch_request){
+        .group = group, .partition = partition, .topics = topics, .max = max};
+    list_init(&fetch->place);
     group->calls++;
-    group->asked += max;
-    return ask;
+    group->requested += max;
+    return fetch;
 }
 
-struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                               uint32_t max, struct ask_how how)
+struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t topics,
+                                           uint32_t partition, uint32_t max,
+                                           struct fetch_options how)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
@@ -382,10 +390,10 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
         .listed_order = group->listed_order && topics > 1,
         .bound = group->bound,
     };
-    struct ask *ask = ask_new(group, partition, topics, max);
+    struct fetch_request *fetch = fetch_request_new(group, partition, topics, max);
     for (uint32_t i = 0; i < topics; i++)
-        ask->waits = ask->waits || group->topics[i].topic->parked;
-    enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
+        fetch->waits = fetch->waits || group->topics[i].topic->parked;
+    enum script_mark mark = fetch->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
     bool marks = consumers->heard[partition] && !how.unmarked;
     script_encode_reserve(&call->request, consumers->options.space, &call->id, &reserve,
                           &(struct script_share){.max = max,
@@ -394,13 +402,13 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
     call->joins = topics == 1 ? SCRIPT_RESERVE : 0;
     call->jobs = max;
     call->at_most_once = max > 0;
-    call->on_timeout = asked_long_ago;
+    call->on_timeout = request_is_late;
     group->at[partition].calls++;
-    ask->shares = how.shares_until != NULL;
-    group->at[partition].shared += ask->shares;
+    fetch->shares = how.shares_until != NULL;
+    group->at[partition].shared += fetch->shares;
     group->at[partition].us = consumers_now_us(consumers);
-    script_requests_send(call, ask, asked);
-    return ask;
+    script_requests_send(call, fetch, fetch_answered);
+    return fetch;
 }
 
 static void passed_on(void *owner, struct script_request *call, enum err err,
@@ -429,12 +437,12 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
-        struct ask *ask = wait_group_ask_for(group, group->topic_count, candidates.at[i].partition,
-                                             0, (struct ask_how){0});
-        ask->if_silent = if_silent;
-        ask_leave_out_later(ask);
+        struct fetch_request *fetch = wait_group_fetch_for(
+            group, group->topic_count, candidates.at[i].partition, 0, (struct fetch_options){0});
+        fetch->if_silent = if_silent;
+        fetch_request_leave_out_later(fetch);
         if (awaited) {
-            ask->awaited = true;
+            fetch->awaited = true;
             group->looking++;
         }
     }
@@ -535,7 +543,7 @@ static void share_among(const struct wait_group *group, struct candidates *candi
 
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
  * has, but for those of silent servers. */
-static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
+static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
@@ -551,7 +559,7 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         share_among(group, &candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
-    wait_group_ask_all(group, to, candidates);
+    wait_group_fetch_all(group, to, candidates);
     return candidates.count > 0;
 }
 
@@ -563,10 +571,10 @@ static bool awaits_answers(const struct wait_group *group)
 
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have
  * answered that the topics before it have none, but for those of silent servers. */
-static bool ask_in_order(struct wait_group *group)
+static bool fetch_in_order(struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->topic_count; i++) {
-        if (ask_candidates(group, i, i + 1) || awaits_answers(group))
+        if (fetch_candidates(group, i, i + 1) || awaits_answers(group))
             return true;
     }
     return false;
@@ -574,14 +582,14 @@ static bool ask_in_order(struct wait_group *group)
 
 /* Calls the partitions that are UNKNOWN. False: probes are under way, and may find better jobs than
  * the known ones. */
-static bool ask_unsure(struct wait_group *group)
+static bool fetch_unsure(struct wait_group *group)
 {
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
     bool alone = unsure.count == 1 && group->calls == group->silent &&
                  find_candidates(group, 0, group->topic_count, is_candidate).count == 0;
     unsure.others_may = others_may(group);
     if (alone)
-        wait_group_ask_all(group, group->topic_count, unsure);
+        wait_group_fetch_all(group, group->topic_count, unsure);
     else
         look_at_all(group, unsure, true);
     return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
@@ -591,7 +599,7 @@ static bool ask_unsure(struct wait_group *group)
  * asked at once. No look is needed, since the best jobs are among those that come. What a partition
  * of which nothing is known does not give within wait_group_probe_us() is requested from the
  * others. False: the group wants too few, and must be handled as for few jobs. */
-static bool ask_many(struct wait_group *group)
+static bool fetch_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || group->listed_order)
         return false;
@@ -601,7 +609,7 @@ static bool ask_many(struct wait_group *group)
     if (candidates.count == 0 || open < candidates.count)
         return false;
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
-    wait_group_ask_shares(group, candidates, open);
+    wait_group_fetch_shares(group, candidates, open);
     return true;
 }
 
@@ -620,22 +628,22 @@ static struct candidates without_rested(struct wait_group *group, struct candida
         return taken;
     taken.count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int64_t ask_us = taken.at[i].taken_us + TAKEN_REST_US;
-        if (ask_us <= loop->now_us)
+        int64_t fetch_us = taken.at[i].taken_us + TAKEN_REST_US;
+        if (fetch_us <= loop->now_us)
             taken.at[taken.count++] = taken.at[i];
         else
-            loop_arm_by(loop, &group->taken_rested, ask_us);
+            loop_arm_by(loop, &group->taken_rested, fetch_us);
     }
     return taken;
 }
 
-static void ask_taken(struct wait_group *group)
+static void fetch_taken(struct wait_group *group)
 {
     struct candidates taken =
         without_rested(group, find_candidates(group, 0, group->topic_count, is_taken));
     taken.others_may = others_may(group);
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
-        wait_group_ask_all(group, group->topic_count, taken);
+        wait_group_fetch_all(group, group->topic_count, taken);
     else
         look_at_all(group, taken, true);
 }
@@ -649,29 +657,29 @@ bool wait_group_is_suspect(const struct wait_group *group)
     return false;
 }
 
-void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
+void wait_group_fetch_behind(struct wait_group *group, uint32_t partition)
 {
     uint64_t open = wait_group_open_wants(group);
     if (!open || group->listed_order || group->at[partition].calls)
         return;
-    struct ask *ask = wait_group_ask_for(group, group->topic_count, partition,
-                                         open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,
-                                         (struct ask_how){0});
-    ask->behind = true;
-    ask->if_silent = others_may(group);
-    if (ask->if_silent)
-        ask_leave_out_later(ask);
+    struct fetch_request *fetch = wait_group_fetch_for(
+        group, group->topic_count, partition, open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,
+        (struct fetch_options){0});
+    fetch->behind = true;
+    fetch->if_silent = others_may(group);
+    if (fetch->if_silent)
+        fetch_request_leave_out_later(fetch);
     wait_group_arm_first_probe(group);
 }
 
-static void wait_group_ask(struct wait_group *group)
+static void wait_group_fetch(struct wait_group *group)
 {
-    bool many = ask_many(group);
-    if (!many && (!ask_unsure(group) || !wait_group_open_wants(group)))
+    bool many = fetch_many(group);
+    if (!many && (!fetch_unsure(group) || !wait_group_open_wants(group)))
         return;
-    if (!many &&
-        !(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
-        ask_taken(group);
+    if (!many && !(group->listed_order ? fetch_in_order(group)
+                                       : fetch_candidates(group, 0, group->topic_count)))
+        fetch_taken(group);
     else
         look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
     look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
@@ -733,9 +741,9 @@ static void settle_first(struct wait_group *group)
 
 void wait_group_step(struct wait_group *group)
 {
-    wait_group_ask_planned(group);
+    wait_group_fetch_planned(group);
     if (wait_group_open_wants(group))
-        wait_group_ask(group);
+        wait_group_fetch(group);
     if (group->calls == group->silent)
         settle(group);
     else if (group->calls == group->left_out)

@@ -19,16 +19,16 @@ enum {
     PROBE_ANSWERS = 4,          /* usual ones, one after the other */
 };
 
-/* How a partition is asked for jobs. */
-struct ask_how {
+/* How jobs are requested from a partition. */
+struct fetch_options {
     bool counts;   /* it is to say how many more jobs there are */
     bool unmarked; /* it leaves no mark, though it may bring fewer than it is asked for */
     const struct script_rank *shares_until; /* see struct script_share */
 };
 
 /* One request for the group's first `topics` topics. */
-struct ask {
-    struct list place; // wait_group::first_asks, or nowhere
+struct fetch_request {
+    struct list place; // wait_group::timed_requests, or nowhere
     struct wait_group *group;
     uint32_t partition;
     uint32_t topics;
@@ -37,11 +37,11 @@ struct ask {
     bool waits;    /* a consumer is parked: its mark asks for a notice */
     bool awaited;  /* reserving waits for the answer to this look */
     bool silent;   /* not answered for too long: no longer waited for */
-    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
-                      counted in wait_group::left_out */
-    bool shares;   /* counted in asked::shared */
-    bool if_silent;       /* in first_asks: left out then only if its server is silent */
-    int64_t probe_end_us; /* in first_asks: it is left out then */
+    bool left_out; /* its jobs are no longer in wait_group::requested: others may be asked for them;
+                      and counted in wait_group::left_out */
+    bool shares;   /* counted in partition_fetches::shared */
+    bool if_silent;       /* in timed_requests: left out then only if its server is silent */
+    int64_t probe_end_us; /* in timed_requests: it is left out then */
 };
 
 /* What is known of some of a group's topics in one partition. */
@@ -76,12 +76,13 @@ bool wait_group_wants_many(const struct wait_group *group);
 /* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
  * by the size of the jobs that it has got, or that others got before it has any. */
 uint64_t wait_group_wants(const struct wait_group *group);
-/* Of these, jobs that nobody is asked for yet. */
+/* Of these, jobs that are not requested yet. */
 uint64_t wait_group_open_wants(const struct wait_group *group);
 /* Requests up to `max` jobs (0: only looks) of the group's first `topics` topics from the
- * partition. The ask lives until it is answered, which is not before this turn's end. */
-struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                               uint32_t max, struct ask_how how);
+ * partition. The request lives until it is answered, which is not before this turn's end. */
+struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t topics,
+                                           uint32_t partition, uint32_t max,
+                                           struct fetch_options how);
 /* How long an answer is waited for before others are asked: a few times as long as answers of Redis
  * have taken lately, but not less than PROBE_US, nor more than PROBE_MOST_US. */
 int64_t wait_group_probe_us(const struct wait_group *group);
@@ -89,7 +90,7 @@ int64_t wait_group_probe_us(const struct wait_group *group);
  * server has answered others lately, as under load, it has as much time again and again. Not before
  * those that came before it: the time may have become shorter since.
  * wait_group_arm_first_probe() must follow. */
-void ask_leave_out_later(struct ask *ask);
+void fetch_request_leave_out_later(struct fetch_request *fetch);
 void wait_group_arm_first_probe(struct wait_group *group);
 
 /* The partition is open, so that calls are sent to its server, and this has answered something in
@@ -113,10 +114,10 @@ struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
  * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. If others may
  * have jobs (candidates::others_may), what a server does not give that is silent for
  * wait_group_probe_us() is asked of them. */
-void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
+void wait_group_fetch_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
 /* Requests its share of `open` jobs from each candidate, by as many calls as needed, and as soon as
- * its server has few to answer: see wait_group_ask_planned(). Changes their order. */
-void wait_group_ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open);
+ * its server has few to answer: see wait_group_fetch_planned(). Changes their order. */
+void wait_group_fetch_shares(struct wait_group *group, struct candidates candidates, uint64_t open);
 /*
  * Redis does all that it has read from one client before it serves another. So of a reserve of many
  * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
@@ -125,6 +126,6 @@ void wait_group_ask_shares(struct wait_group *group, struct candidates candidate
  * wait_group_probe_us() gets neither.) What nobody needs any more is not requested. To be called in
  * each step of the group. O(partitions) while something is planned.
  */
-void wait_group_ask_planned(struct wait_group *group);
+void wait_group_fetch_planned(struct wait_group *group);
 
 #endif

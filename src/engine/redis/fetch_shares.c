@@ -115,17 +115,18 @@ static uint32_t choose_shares(struct candidates candidates, uint64_t open)
 
 /* What we alone were told of must be asked for, or passed on: not left out for others that bring
  * more. */
-static struct ask_how how_to_ask(const struct wait_group *group,
-                                 const struct candidates *candidates, uint32_t partition)
+static struct fetch_options fetch_options_for(const struct wait_group *group,
+                                              const struct candidates *candidates,
+                                              uint32_t partition)
 {
     bool alone = group->topics[0].topic->hints[partition].notified_alone;
-    return (struct ask_how){
+    return (struct fetch_options){
         .unmarked = candidates->unmarked,
         .shares_until = candidates->shared && !alone ? &candidates->until : NULL,
     };
 }
 
-void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
+void wait_group_fetch_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
     uint32_t count = choose_shares(candidates, wait_group_open_wants(group));
@@ -133,11 +134,12 @@ void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candid
         const struct candidate *at = &candidates.at[i];
         if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)
             continue;
-        struct ask *ask = wait_group_ask_for(group, topics, at->partition, at->share,
-                                             how_to_ask(group, &candidates, at->partition));
-        ask->if_silent = candidates.others_may;
-        if (ask->if_silent)
-            ask_leave_out_later(ask);
+        struct fetch_request *fetch =
+            wait_group_fetch_for(group, topics, at->partition, at->share,
+                                 fetch_options_for(group, &candidates, at->partition));
+        fetch->if_silent = candidates.others_may;
+        if (fetch->if_silent)
+            fetch_request_leave_out_later(fetch);
     }
     wait_group_arm_first_probe(group);
 }
@@ -169,8 +171,8 @@ static void divide_jobs(const struct wait_group *group, struct candidates candid
 /* Jobs are no longer to be requested there. */
 static void drop_plan(struct wait_group *group, uint32_t partition)
 {
-    struct asked *at = &group->at[partition];
-    group->asked -= at->unplanned ? 0 : at->planned;
+    struct partition_fetches *at = &group->at[partition];
+    group->requested -= at->unplanned ? 0 : at->planned;
     group->planned -= at->planned;
     at->planned = 0;
     at->unplanned = false;
@@ -180,18 +182,19 @@ static void plan(struct wait_group *group, uint32_t partition, uint32_t jobs)
 {
     group->at[partition].planned = jobs;
     group->planned += jobs;
-    group->asked += jobs;
+    group->requested += jobs;
 }
 
 /* Requests what is planned in the partition, by as many calls as its server has room for. */
-static void ask_planned_in(struct wait_group *group, uint32_t partition, struct node_calls *calls)
+static void fetch_planned_in(struct wait_group *group, uint32_t partition, struct node_calls *calls)
 {
-    struct asked *at = &group->at[partition];
-    struct ask_how how = {.counts = group->topic_count <= COUNTED_TOPICS}; /* a command for each */
+    struct partition_fetches *at = &group->at[partition];
+    struct fetch_options how = {.counts =
+                                    group->topic_count <= COUNTED_TOPICS}; /* a command for each */
     bool unsure = wait_group_look_up(group, 0, group->topic_count, partition).unsure;
     uint32_t left = at->planned;
     if (is_silent(calls, CALLS_AT_ONCE) && !at->unplanned) {
-        group->asked -= left;
+        group->requested -= left;
         at->unplanned = true;
     }
     if (calls->under_way >= CALLS_AT_ONCE)
@@ -199,30 +202,31 @@ static void ask_planned_in(struct wait_group *group, uint32_t partition, struct 
     drop_plan(group, partition);
     for (uint32_t max; left && calls->under_way < CALLS_AT_ONCE; left -= max, calls->under_way++) {
         max = left < JOBS_AT_ONCE ? left : JOBS_AT_ONCE;
-        struct ask *ask = wait_group_ask_for(group, group->topic_count, partition, max, how);
+        struct fetch_request *fetch =
+            wait_group_fetch_for(group, group->topic_count, partition, max, how);
         if (unsure)
-            ask_leave_out_later(ask);
+            fetch_request_leave_out_later(fetch);
     }
     plan(group, partition, left);
 }
 
-void wait_group_ask_planned(struct wait_group *group)
+void wait_group_fetch_planned(struct wait_group *group)
 {
     struct node_calls *by_node = group->planned ? calls_by_node(group) : NULL;
     uint32_t partitions = group->consumers->options.space->partitions;
     for (uint32_t i = 0; i < partitions && group->planned; i++) {
-        const struct asked *at = &group->at[i];
+        const struct partition_fetches *at = &group->at[i];
         bool needed = at->unplanned ? wait_group_open_wants(group) >= at->planned
-                                    : group->asked <= wait_group_wants(group);
+                                    : group->requested <= wait_group_wants(group);
         if (at->planned && !needed)
             drop_plan(group, i);
         else if (at->planned)
-            ask_planned_in(group, i, of_node(group, by_node, i));
+            fetch_planned_in(group, i, of_node(group, by_node, i));
     }
     wait_group_arm_first_probe(group);
 }
 
-void wait_group_ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
+void wait_group_fetch_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     struct node_calls *by_node = calls_by_node(group);
     uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
@@ -232,7 +236,7 @@ void wait_group_ask_shares(struct wait_group *group, struct candidates candidate
         plan(group, candidates.at[i].partition, candidates.at[i].share);
     for (uint32_t i = 0; i < candidates.count; i++) {
         uint32_t partition = candidates.at[i].partition;
-        ask_planned_in(group, partition, of_node(group, by_node, partition));
+        fetch_planned_in(group, partition, of_node(group, by_node, partition));
     }
     wait_group_arm_first_probe(group);
 }
