@@ -243,6 +243,7 @@ def test_a_client_that_holds_300000_jobs_hangs_up(server):
     turns_stay_short(server, play)
 
 
+@pytest.mark.deadline
 def test_reservations_of_which_300000_have_run_out(laterd):
     """Their client asks for a job long after."""
     count, tries = 300_000, iter(range(100))
