@@ -25,7 +25,7 @@ BLACK_ARGS    ?=
 black: all ## the real process, over the wire, in Python
 	$(PYTEST) -q -m "not serial and not deadline" -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black
 	$(PYTEST) -q -m deadline -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black
-	$(PYTEST) -q -m serial $(BLACK_ARGS) test/black
+	$(PYTEST) -q -m "serial and not deadline" $(BLACK_ARGS) test/black
 
 CRASH_ROUNDS ?= 500
 crash: all ## kill -9 at random moments, CRASH_ROUNDS times, then an oracle
