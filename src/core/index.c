@@ -15,7 +15,13 @@
 
 #include "base/check.h"
 
-#define GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio */
+/*
+ * 2^64 over the golden ratio, and a prime of XXH64. Two multipliers: with one, numbers of which a
+ * group has one each (every 4,096th) would have the same highest bits of the place in all of a
+ * segment.
+ */
+#define FOR_PLACE   UINT64_C(0x9e3779b97f4a7c15)
+#define FOR_SEGMENT UINT64_C(0xc2b2ae3d27d4eb4f)
 
 enum {
     GROUP_BITS = 12, /* of numbers: a group is as large as a segment */
@@ -27,14 +33,14 @@ static uint64_t hash_id(const struct index *index, struct bytes id)
     return XXH3_64bits_withSeed(id.at, id.len, index->key);
 }
 
-static uint64_t spread(uint64_t number)
+static uint64_t spread(uint64_t number, uint64_t multiplier)
 {
-    return number * GOLDEN >> (64 - HALF_BITS);
+    return number * multiplier >> (64 - HALF_BITS);
 }
 
 static uint64_t hash_seq(uint64_t seq)
 {
-    return spread(seq) << HALF_BITS | spread(seq >> GROUP_BITS);
+    return spread(seq, FOR_PLACE) << HALF_BITS | spread(seq >> GROUP_BITS, FOR_SEGMENT);
 }
 
 static bool id_is(const void *ctx, uint32_t number, const void *key)

@@ -63,12 +63,24 @@ static void a_job_is_found_by_id_and_by_number(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Look-ups go through one: it may not be a large part of its segment. */
+static uint32_t longest_run(const struct map_segment *segment)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint32_t at = 0; at < segment->cap; at++) {
+        run = segment->slots[at] ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
 /* Of batches of a power of two, one job each lives long: the segments must share them, for one that
  * had them all would be written again as a whole when it grows. */
 static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void **state)
 {
     (void)state;
-    enum { SHARED = 1 << 17, FAIR = 2 * 2 * 4096 }; /* one that was not split yet has two shares */
+    enum { SHARED = 1 << 17, RUN_SHARE = 16 };
+    enum { FAIR = 2 * 2 * 4096 }; /* one that was not split yet has two shares */
     for (unsigned bits = 0; bits <= 32; bits += 4) {
         struct pool jobs;
         struct index index;
@@ -76,8 +88,11 @@ static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void
         index_init(&index, &jobs, 99);
         for (uint64_t i = 0; i < SHARED; i++)
             index_add(&index, make(&jobs, 7 + (i << bits), ""));
-        for (uint32_t i = 0; i < index.by_seq.segment_count; i++)
+        for (uint32_t i = 0; i < index.by_seq.segment_count; i++) {
             assert_true(index.by_seq.segments[i].count <= FAIR);
+            assert_true(longest_run(&index.by_seq.segments[i]) <
+                        index.by_seq.segments[i].cap / RUN_SHARE);
+        }
         index_fini(&index);
         pool_fini(&jobs);
     }

@@ -745,7 +745,7 @@ static void p8_a_run_gathers_little_while_memory_is_short(void **state)
  */
 static void small_jobs_of_several_kinds_leave_in_short_runs(void **state)
 {
-    enum { SEGMENT = 1024 * 1024, PUSHES = 50000, AT_ONCE = 40 };
+    enum { SEGMENT = 512 * 1024, PUSHES = 25000, AT_ONCE = 40 };
     (void)state;
     struct model model;
     struct store_stats stats;
