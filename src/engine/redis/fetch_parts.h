@@ -10,8 +10,8 @@
 enum {
     JOBS_AT_ONCE = 32,  /* requested by one call: each takes Redis some ten microseconds */
     CALLS_AT_ONCE = 32, /* to one server, for one who wants many: others wait behind them */
-    /* A look takes Redis some five microseconds a topic, in which a call for JOBS_AT_ONCE jobs
-       takes none of half a job: so many are like CALLS_AT_ONCE calls. */
+    /* Topics in looks to one server. Each takes Redis some five microseconds, half as long as a
+       job: so many take no longer than CALLS_AT_ONCE calls for JOBS_AT_ONCE jobs. */
     LOOKED_AT_ONCE = 1024,
     /* See wait_group_probe_us(): */
     PROBE_US = 20 * 1000,       /* Redis may do CALLS_AT_ONCE for another meanwhile */
@@ -121,10 +121,11 @@ void wait_group_fetch_shares(struct wait_group *group, struct candidates candida
 /*
  * Redis does all that it has read from one client before it serves another. So of a reserve of many
  * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
- * others may be asked for what is planned. (Looks count, but are sent beyond that: each is short,
- * and all are needed before the first job. A server that has answered none of CALLS_AT_ONCE within
- * wait_group_probe_us() gets neither.) What nobody needs any more is not requested. To be called in
- * each step of the group. O(partitions) while something is planned.
+ * others may be asked for what is planned. (Looks count, but are sent beyond that, up to
+ * LOOKED_AT_ONCE topics: each is short, and all are needed before the first job. A server that has
+ * answered none of CALLS_AT_ONCE within wait_group_probe_us() gets neither.) What nobody needs any
+ * more is not requested. To be called in each step of the group. O(partitions) while something is
+ * planned.
  */
 void wait_group_fetch_planned(struct wait_group *group);
 

@@ -50,12 +50,13 @@ static bool read_check(const struct v1_call *v1, bool *out_checks)
     return true;
 }
 
-/* A longer ttr would be cut at each push. */
+/* A longer ttr would be cut at each push. One that was set before the limit was lowered must not
+ * keep anybody from pausing the topic's target. */
 static bool ttr_fits(const struct v1_call *v1, const struct topic_settings *settings)
 {
     char room[DURATION_ROOM];
     int64_t most_us = v1->input.limits->ttr_max_us;
-    if (settings->ttr_us <= most_us)
+    if (settings->ttr_us <= most_us || settings->paused)
         return true;
     (void)api_refuse(v1->input.problem, 400, "bad_field", "ttr",
                      "the ttr is over limits.ttr_seconds");

@@ -71,8 +71,8 @@ const struct config_key config_keys[] = {
     {"limits", "waiters", KIND_COUNT, NUMBER(waiters), 1, 10000000, "100000",
      "Reserves that wait for a job at the same time."},
     {"limits", "memory_bytes", KIND_BYTES, NUMBER(memory_bytes), 0, INT64_MAX, "0",
-     "Heap in use beyond which pushes are refused. 0: three quarters of what the machine, or our "
-     "control group, has."},
+     "Heap in use beyond which pushes are refused, 4M or more. 0: three quarters of what the "
+     "machine, or our control group, has."},
     {"limits", "buffer_bytes", KIND_BYTES, NUMBER(buffer_bytes), 0, INT64_MAX, "0",
      "Memory of all connections' buffers together: beyond it connections are closed, the largest "
      "first. 0: a quarter of memory_bytes."},

@@ -208,6 +208,24 @@ def test_settings_survive_a_restart(laterd, topic):
         assert configure(client, topic, attempts=4) > version
 
 
+def test_a_limit_that_was_lowered_below_a_topics_ttr_keeps_nobody_from_pausing_its_target(laterd, topic):
+    server = laterd()
+    target = {"type": "http", "url": "https://a.example/"}
+    with Client(server.port) as client:
+        configure(client, topic, target=target, ttr="30d")
+    server.stop()
+    server.config["limits"] = {"ttr_seconds": "7d"}
+    server.start()
+    with Client(server.port) as client:
+        assert eventually(lambda: "settings" in client.get(path_of(topic)).json())
+        refused = put(client, topic, {"target": target, "ttr": "30d", "rate": "5/s"})
+        assert refused.status == 400 and refused.json()["field"] == "ttr", refused
+        configure(client, topic, target=target, ttr="30d", paused=True)
+        assert client.get(path_of(topic)).json()["settings"]["paused"] is True
+        assert put(client, topic, {"target": target, "ttr": "30d"}).status == 400
+        configure(client, topic, target=target, ttr="7d")
+
+
 def test_deleting_a_topic_takes_its_settings_away(client, topic):
     configure(client, topic, attempts=3)
     client.push(topic)

@@ -74,6 +74,15 @@ static void a_ttr_above_the_limit_is_refused(void **state)
                         "\"the ttr is over limits.ttr_seconds, which is 1d\"}");
 }
 
+static void a_target_is_paused_whatever_ttr_was_set_before(void **state)
+{
+    (void)state;
+    struct call call = put("{\"ttr\":\"25h\",\"paused\":true}", NULL, NULL);
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_text(call.cmd.topic.settings, "{\"ttr\":\"90000s\",\"paused\":true}");
+    assert_int_equal(put("{\"ttr\":\"25h\",\"paused\":false}", NULL, NULL).kind, CALL_PROBLEM);
+}
+
 static void an_unknown_field_is_told_the_known_ones(void **state)
 {
     (void)state;
@@ -471,6 +480,7 @@ int main(void)
         cmocka_unit_test(settings_that_say_nothing_are_taken_away),
         cmocka_unit_test(settings_that_are_wrong_are_named_by_their_path),
         cmocka_unit_test(a_ttr_above_the_limit_is_refused),
+        cmocka_unit_test(a_target_is_paused_whatever_ttr_was_set_before),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),
