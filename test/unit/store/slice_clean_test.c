@@ -696,7 +696,7 @@ static void p8_they_do_not_wait_for_a_slice_that_is_emptied(void **state)
 
 /* Cleans segments with so many far jobs each. Returns the most that a run has gathered. */
 static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callbacks *callbacks),
-                                     uint64_t *out_slices)
+                                     uint32_t slices_few, uint64_t *out_slices)
 {
     enum { SEGMENT = 4 * 1024 * 1024, PUSHES = 6000, LARGE = 2000 };
     struct model model;
@@ -706,7 +706,8 @@ static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callba
     model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
     model.body_bytes = LARGE;
     model.options.segment_bytes = SEGMENT;
-    model.options.spill_bytes = SEGMENT / 16;
+    model.options.spill_bytes = slices_few ? SEGMENT / 32 : SEGMENT / 16;
+    model.options.slices_few = slices_few;
     model.callbacks.memory_left = memory_left;
     assert_int_equal(model_open(&model), OK);
     for (unsigned i = 0; i < PUSHES; i++) {
@@ -717,9 +718,10 @@ static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callba
         uint64_t bytes = spill_gathered_bytes(model.store->cleaner->spill);
         most = bytes > most ? bytes : most;
     }
-    settle_for(&model, 5);
     store_stats(model.store, &stats);
     assert_true(stats.slice_jobs > PUSHES / 3);
+    settle_for(&model, 5);
+    store_stats(model.store, &stats);
     *out_slices = stats.slices;
     model_fini_reopened(&model);
     return most;
@@ -731,12 +733,31 @@ static void p8_a_run_gathers_little_while_memory_is_short(void **state)
     enum { SEGMENT = 4 * 1024 * 1024, A_BATCH = 64 * 1024 };
     (void)state;
     uint64_t slices, few;
-    assert_true(clean_large_segments(NULL, &few) > SEGMENT / 4);
-    uint64_t most = clean_large_segments(no_memory_left, &slices);
+    assert_true(clean_large_segments(NULL, 0, &few) > SEGMENT / 4);
+    uint64_t most = clean_large_segments(no_memory_left, 0, &slices);
     print_message("%llu bytes, %llu slices, not %llu\n", (unsigned long long)most,
                   (unsigned long long)slices, (unsigned long long)few);
     assert_in_range(most, SEGMENT / 32, SEGMENT / 16 + A_BATCH);
     assert_true(slices > 2 * few);
+}
+
+/* Memory is short only while the cleaner has its window, as it is when a run has just become too
+   large. */
+static uint64_t little_beside_the_window(struct store_callbacks *callbacks)
+{
+    enum { LEFT = 100 * 1024 };
+    const struct cleaner *cleaner = callbacks->store->cleaner;
+    return LEFT + (cleaner->scan.window ? 0 : CLEANER_TURN_BYTES);
+}
+
+/* Its slices are small for so many, but a run that ends because memory is short must end. */
+static void p8_a_run_ends_though_its_window_was_what_made_memory_short(void **state)
+{
+    enum { FEW = 1, TIMES = 16 };
+    (void)state;
+    uint64_t slices;
+    (void)clean_large_segments(little_beside_the_window, FEW, &slices);
+    assert_true(slices > 2 * FEW * TIMES);
 }
 
 /*
@@ -794,6 +815,7 @@ int main(void)
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
         cmocka_unit_test(p8_they_do_not_wait_for_a_slice_that_is_emptied),
         cmocka_unit_test(p8_a_run_gathers_little_while_memory_is_short),
+        cmocka_unit_test(p8_a_run_ends_though_its_window_was_what_made_memory_short),
         cmocka_unit_test(small_jobs_of_several_kinds_leave_in_short_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
