@@ -153,8 +153,8 @@ bool spill_full(const struct spill *spill)
 {
     const struct store_options *options = &spill->store->options;
     uint64_t least = options->spill_bytes ? options->spill_bytes : GATHER_BYTES;
-    return spill->step == SPILL_GATHER && spill_gathered_bytes(spill) > least &&
-           is_scarce(spill) && any_is_enough(spill, true);
+    return spill->step == SPILL_GATHER && spill_gathered_bytes(spill) > least && is_scarce(spill) &&
+           any_is_enough(spill, true);
 }
 
 static enum spill_kind kind_of(enum job_state state)
