@@ -82,7 +82,7 @@ static bool is_scarce(const struct spill *spill)
  * that are too few go round in the log, in memory, until a segment has enough of them: a quarter of
  * the log at most. Not while memory is short.
  */
-static uint64_t least_bytes(const struct spill *spill)
+static uint64_t least_bytes(const struct spill *spill, bool scarce)
 {
     const struct store_options *options = &spill->store->options;
     uint32_t count = slices_count(spill->store->slices);
@@ -91,23 +91,22 @@ static uint64_t least_bytes(const struct spill *spill)
     uint64_t least = options->segment_bytes / SEGMENT_SHARE;
     if (count < few)
         return 0;
-    bool scarce = is_scarce(spill);
     for (few *= FEW_TIMES; count >= few && least < most && !scarce; few *= MORE_SHARE)
         least *= MORE_SHARE;
     return least;
 }
 
 /* Are there enough jobs of this kind for a slice? */
-static bool is_enough(const struct spill *spill, enum spill_kind kind)
+static bool is_enough(const struct spill *spill, enum spill_kind kind, bool scarce)
 {
     const struct spill_gather *gathered = &spill->gathered[kind];
-    return gather_left(gathered) && gathered->record_bytes >= least_bytes(spill);
+    return gather_left(gathered) && gathered->record_bytes >= least_bytes(spill, scarce);
 }
 
-static bool any_is_enough(const struct spill *spill)
+static bool any_is_enough(const struct spill *spill, bool scarce)
 {
     unsigned kind = 0;
-    while (kind < SPILL_KINDS && !is_enough(spill, (enum spill_kind)kind))
+    while (kind < SPILL_KINDS && !is_enough(spill, (enum spill_kind)kind, scarce))
         kind++;
     return kind < SPILL_KINDS;
 }
@@ -154,8 +153,8 @@ bool spill_full(const struct spill *spill)
 {
     const struct store_options *options = &spill->store->options;
     uint64_t least = options->spill_bytes ? options->spill_bytes : GATHER_BYTES;
-    return spill->step == SPILL_GATHER && spill_gathered_bytes(spill) > least &&
-           any_is_enough(spill) && is_scarce(spill);
+    return spill->step == SPILL_GATHER && spill_gathered_bytes(spill) > least && is_scarce(spill) &&
+           any_is_enough(spill, true);
 }
 
 static enum spill_kind kind_of(enum job_state state)
@@ -426,13 +425,18 @@ static void depart_some(struct spill *spill, struct clean_work *work)
 /*
  * Kinds with too few jobs for a slice wait for more. In the last run they do not leave, unless
  * others of their kind have left this segment: that makes one small slice besides large ones.
+ *
+ * Only spill_full() ends a run before the last one. What was enough for it is enough here, although
+ * memory may be less scarce now: the walk has freed its window. Else nothing would leave, and the
+ * walk would find the run full again, forever.
  */
 static void begin_building(struct spill *spill, bool last)
 {
+    bool scarce = !last || is_scarce(spill);
     bool any = false;
     for (unsigned kind = 0; kind < SPILL_KINDS; kind++) {
         bool rest = last && spill->began[kind] && gather_left(&spill->gathered[kind]);
-        spill->leaves[kind] = rest || is_enough(spill, (enum spill_kind)kind);
+        spill->leaves[kind] = rest || is_enough(spill, (enum spill_kind)kind, scarce);
         spill->began[kind] |= spill->leaves[kind];
         any |= spill->leaves[kind];
         if (last && !spill->leaves[kind])

@@ -63,36 +63,38 @@ static void a_job_is_found_by_id_and_by_number(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
-/* Look-ups go through one: it may not be a large part of its segment. */
-static uint32_t longest_run(const struct map_segment *segment)
+/* How many slots a look-up passes before its entry, on average. */
+static uint64_t mean_passed(const struct map *map)
 {
-    uint32_t longest = 0, run = 0;
-    for (uint32_t at = 0; at < segment->cap; at++) {
-        run = segment->slots[at] ? run + 1 : 0;
-        longest = run > longest ? run : longest;
+    uint64_t passed = 0;
+    for (uint32_t i = 0; i < map->segment_count; i++) {
+        const struct map_segment *segment = &map->segments[i];
+        for (uint32_t at = 0; at < segment->cap; at++) {
+            uint32_t home = map_home(segment, segment->slots[at] >> 32);
+            if (segment->slots[at])
+                passed += at >= home ? at - home : at + segment->cap - home;
+        }
     }
-    return longest;
+    return passed / map->count;
 }
 
 /* Of batches of a power of two, one job each lives long: the segments must share them, for one that
- * had them all would be written again as a whole when it grows. */
+ * had them all would be written again as a whole when it grows; and they must be spread over all of
+ * their segment. */
 static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void **state)
 {
     (void)state;
-    enum { SHARED = 1 << 17, RUN_SHARE = 16 };
-    enum { FAIR = 2 * 2 * 4096 }; /* one that was not split yet has two shares */
-    for (unsigned bits = 0; bits <= 32; bits += 4) {
+    enum { SHARED = 1 << 17, FAIR = 2 * 2 * 4096 }; /* one that was not split yet has two shares */
+    for (unsigned bits = 0; bits <= 32; bits++) {
         struct pool jobs;
         struct index index;
         job_pool_init(&jobs);
         index_init(&index, &jobs, 99);
         for (uint64_t i = 0; i < SHARED; i++)
             index_add(&index, make(&jobs, 7 + (i << bits), ""));
-        for (uint32_t i = 0; i < index.by_seq.segment_count; i++) {
+        for (uint32_t i = 0; i < index.by_seq.segment_count; i++)
             assert_true(index.by_seq.segments[i].count <= FAIR);
-            assert_true(longest_run(&index.by_seq.segments[i]) <
-                        index.by_seq.segments[i].cap / RUN_SHARE);
-        }
+        assert_true(mean_passed(&index.by_seq) < 32);
         index_fini(&index);
         pool_fini(&jobs);
     }
@@ -100,27 +102,24 @@ static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void
 }
 
 /* Those who were pushed one after the other leave one after the other: meanwhile few segments are
- * in use. */
+ * in use. But few groups share one, however many segments there are, for each is written again as a
+ * whole when it grows or is split. */
 static void numbers_of_one_group_share_a_segment(void **state)
 {
     (void)state;
-    enum { GROUP = 4096, GROUPS = 32, FAIR = 5 }; /* of one segment */
+    enum { GROUP = 4096, GROUPS = 150, FAIR = 4 }; /* of one segment */
     struct pool jobs;
     struct index index;
     job_pool_init(&jobs);
     index_init(&index, &jobs, 99);
-    for (uint64_t seq = 0; seq < GROUP * GROUPS; seq++)
-        index_add(&index, make(&jobs, GROUP + seq, ""));
-    for (uint32_t i = 0; i < index.by_seq.segment_count; i++) {
-        const struct map_segment *segment = &index.by_seq.segments[i];
-        uint64_t groups = 0;
-        for (uint32_t at = 0; at < segment->cap; at++) {
-            if (!segment->slots[at])
-                continue;
-            const struct job *job = pool_at(&jobs, (uint32_t)segment->slots[at] - 1);
-            groups |= UINT64_C(1) << job->seq / GROUP;
+    for (uint64_t group = 1; group <= GROUPS; group++) {
+        for (uint64_t i = 0; i < GROUP; i++)
+            index_add(&index, make(&jobs, group * GROUP + i, ""));
+        for (uint32_t i = 0; i < index.by_seq.segment_count; i++) {
+            uint32_t count = index.by_seq.segments[i].count;
+            assert_int_equal(count % GROUP, 0);
+            assert_true(count <= FAIR * GROUP);
         }
-        assert_true(__builtin_popcountll(groups) < FAIR);
     }
     index_fini(&index);
     pool_fini(&jobs);

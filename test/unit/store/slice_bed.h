@@ -72,4 +72,10 @@ static inline void change_some(struct model *model, size_t jobs)
         model_move(model, &model->jobs[i]);
 }
 
+static inline void settle_for(struct model *model, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        model_settle(model);
+}
+
 #endif
