@@ -284,6 +284,23 @@ static void submit_reserve_with_ttr(struct client *taker)
     (void)port->verbs->submit(port, &take, &taker->ticket); /* it is told */
 }
 
+/* The first daemon gets no answer from this server any more. */
+static void cut_off(const struct node *node)
+{
+    for (unsigned i = 0; i < MASTERS; i++) {
+        if (node->link.address.port == 7000 + i)
+            sim_network_cut(network, 1, i, SIM_CUT_ALL);
+    }
+}
+
+static void stop_mended_pair(void)
+{
+    for (unsigned i = 0; i < MASTERS; i++)
+        sim_network_cut(network, 1, i, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    stop_pair();
+}
+
 /* A push to a silent server is not answered: within so long (`us`) a job of the other daemon, in a
  * partition whose last job was taken, is found though nobody was told of it. `known`: so many
  * partitions of that server are thought to have jobs. `groups`: of one consumer each. */
@@ -300,10 +317,7 @@ static void take_anothers_job(uint32_t known, uint32_t groups, int64_t us)
     turns(5 * MS);
     assert_int_equal(takers[0].answers, 1);
     assert_int_equal(hint_of(there)->what, TAKEN);
-    for (unsigned i = 0; i < MASTERS; i++) {
-        if (silent_node->link.address.port == 7000 + i)
-            sim_network_cut(network, 1, i, SIM_CUT_ALL);
-    }
+    cut_off(silent_node);
     know_jobs_at(silent_node, known);
     submit_push(silent, 2);
     submit_reserve(&takers[0], SECOND_US);
@@ -318,10 +332,7 @@ static void take_anothers_job(uint32_t known, uint32_t groups, int64_t us)
     assert_int_equal(taker->answers, 1);
     assert_int_equal(partition_of(taker), there);
     assert_true(taker->answered_us - pushed_us <= us);
-    for (unsigned i = 0; i < MASTERS; i++)
-        sim_network_cut(network, 1, i, SIM_WHOLE);
-    turns(5 * SECOND_US);
-    stop_pair();
+    stop_mended_pair();
 }
 
 static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **state)
@@ -353,10 +364,7 @@ static void p2_a_told_job_is_passed_on_though_a_server_is_silent(void **state)
     const struct node *silent = script_requests_node(&engine->calls, 0);
     while (script_requests_node(&engine->calls, there) == silent)
         there++;
-    for (unsigned i = 0; i < MASTERS; i++) {
-        if (silent->link.address.port == 7000 + i)
-            sim_network_cut(network, 1, i, SIM_CUT_ALL);
-    }
+    cut_off(silent);
     submit_reserve(&takers[0], 100 * MS);
     turns(150 * MS);
     assert_int_equal(takers[0].answers, 1);
@@ -367,10 +375,7 @@ static void p2_a_told_job_is_passed_on_though_a_server_is_silent(void **state)
     turn();
     assert_false(hint_of(there)->notified_alone);
     assert_true(scripts_sent() > before);
-    for (unsigned i = 0; i < MASTERS; i++)
-        sim_network_cut(network, 1, i, SIM_WHOLE);
-    turns(5 * SECOND_US);
-    stop_pair();
+    stop_mended_pair();
 }
 
 /* A push that makes no job is no reason to wait any longer. */
