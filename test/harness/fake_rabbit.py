@@ -75,12 +75,18 @@ class FakeRabbit:
 
     def deliver(self, body, headers=None):
         """Sends a message to the consumer; its delivery tag."""
-        self.tag += 1
-        properties = pika.BasicProperties(headers=headers)
-        self.consumer.sendall(
-            frame.Method(1, spec.Basic.Deliver("laterd", self.tag, False, "x", "key")).marshal() +
-            frame.Header(1, len(body), properties).marshal() + frame.Body(1, body).marshal())
+        self.deliver_all([body], headers)
         return self.tag
+
+    def deliver_all(self, bodies, headers=None):
+        """Sends these messages at once: a consumer that ends the connection at one of them has been sent all."""
+        frames = b""
+        for body in bodies:
+            self.tag += 1
+            frames += frame.Method(1, spec.Basic.Deliver("laterd", self.tag, False, "x", "key")).marshal()
+            frames += frame.Header(1, len(body), pika.BasicProperties(headers=headers)).marshal()
+            frames += frame.Body(1, body).marshal()
+        self.consumer.sendall(frames)
 
     def answer_cancel(self):
         self.consumer.sendall(frame.Method(1, spec.Basic.CancelOk("laterd")).marshal())

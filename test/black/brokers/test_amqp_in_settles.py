@@ -99,8 +99,7 @@ def test_p2_a_broker_that_sends_more_than_the_prefetch_loses_nothing(slow, rabbi
     start, make_slow = slow
     server = start()
     make_slow(server)
-    for number in range(20):
-        rabbit.deliver(b"%d" % number, HOUR)
+    rabbit.deliver_all([b"%d" % number for number in range(20)], HOUR)
     assert server.wait_log("amqp_in_away")
     assert "does not keep to the prefetch" in server.events("amqp_in_away")[0][1]
     assert not settled(rabbit.calls_until(type(None)))
