@@ -115,6 +115,31 @@ static void ladders_are_what_their_names_promise(void **state)
 }
 
 /* What limits.ttr_seconds allows is compared later, with this bound or less. */
+static void a_url_names_its_receiver(void **state)
+{
+    static const struct {
+        const char *url, *host;
+        uint16_t port;
+    } cases[] = {
+        {"http://a", "a", 80},
+        {"HTTPS://a.b/c:9", "a.b", 443},
+        {"https://a:/", "a", 443},
+        {"http://a:65535?x", "a", 65535},
+        {"https://127.0.0.1:8443/", "127.0.0.1", 8443},
+        {"http://[::1]", "::1", 80},
+        {"https://[fd00::1.2.3.4]:1/x", "fd00::1.2.3.4", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bytes host;
+        uint16_t port;
+        assert_null(url_flaw(bytes_str(cases[i].url)));
+        url_receiver(bytes_str(cases[i].url), &host, &port);
+        assert_true(bytes_eq(host, bytes_str(cases[i].host)));
+        assert_int_equal(port, cases[i].port);
+    }
+}
+
 static void a_ttr_may_be_as_long_as_any_limit_allows(void **state)
 {
     (void)state;
@@ -745,6 +770,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_example_of_the_interface_is_read),
         cmocka_unit_test(ladders_are_what_their_names_promise),
+        cmocka_unit_test(a_url_names_its_receiver),
         cmocka_unit_test(a_ttr_may_be_as_long_as_any_limit_allows),
         cmocka_unit_test(a_formula_doubles_then_grows_evenly_up_to_its_maximum),
         cmocka_unit_test(attempts_cut_or_lengthen_a_schedule),
