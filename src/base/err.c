@@ -20,7 +20,9 @@ static const struct {
     [ERR_WAITERS_LIMIT] = {"waiters_limit", "limits.waiters is reached"},
     [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes, or maxmemory of Redis, is reached"},
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},
-    [ERR_DISK_FULL] = {"disk_full", "the disk has no room for new jobs"},
+    [ERR_DISK_FULL] =
+        {"disk_full",
+         "the disk has no room for new jobs: two more files of store.segment_bytes must fit"},
     [ERR_STORE_FAILED] = {"store_failed", "a disk write failed; restart laterd to recover"},
     [ERR_DRAINING] = {"draining", "the server is draining; try another one, or again later"},
     [ERR_DAMAGED] = {"damaged", "the stored body does not match its checksum"},

@@ -548,21 +548,33 @@ int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, js
     return code;
 }
 
-/* "0s,2m,10m" as an array of milliseconds. */
+json_t *cli_time(const struct cli *cli, const char *option, const char *text)
+{
+    uint64_t number;
+    if (number_parse(text, 0, INT64_MAX, &number) == OK)
+        return json_integer((json_int_t)number);
+    return cli_string(cli, option, text);
+}
+
+/* "0s,2m,10m", or with blanks between, as defaults.retry may have them: an array of milliseconds.
+ */
 static json_t *waits_of(const struct cli *cli, const char *text)
 {
     json_t *waits = json_array();
     char part[TEXT_ROOM];
     for (;;) {
-        size_t len = strcspn(text, ",");
+        size_t len = strcspn(text, ", ");
         if (len >= sizeof(part))
             cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
         memcpy(part, text, len);
         part[len] = '\0';
         json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
-        if (text[len] == '\0')
+        text += len;
+        if (*text == '\0')
             return waits;
-        text += len + 1;
+        text += strspn(text, " ");
+        text += *text == ',';
+        text += strspn(text, " ");
     }
 }
 

@@ -91,6 +91,8 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
+/* A time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
+json_t *cli_time(const struct cli *cli, const char *option, const char *text);
 /* A value that is not UTF-8 is bad usage, too. */
 void cli_utf8(const struct cli *cli, const char *option, const char *text);
 /*

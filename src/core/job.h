@@ -46,6 +46,9 @@ enum {
     TOPIC_SETTINGS_MAX = 16 * 1024, /* bytes of a topic's settings */
 };
 
+/* The longest ttr that limits.ttr_seconds can allow, and settings of a topic can have. */
+#define TTR_MAX_US (INT64_C(36500) * 86400 * 1000000)
+
 /* What the body is, so that /v1 returns it in the form in which it came. */
 enum body_kind {
     BODY_BYTES = 0, /* bytes or text */

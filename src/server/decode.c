@@ -18,8 +18,9 @@ struct decoding {
     bool in_use;             /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
-    reference_probe *probe; /* or NULL */
-    int64_t now_us;         /* when the request was whole */
+    reference_probe *probe;      /* or NULL */
+    const struct config *config; /* not changed while this is there */
+    int64_t now_us;              /* when the request was whole */
     struct http_request http;
     struct buf body;
     struct arena arena;
@@ -48,7 +49,7 @@ static void run(struct work *work)
     api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
                &decoding->arena, &decoding->call);
     if (decoding->probe)
-        settings_probe(decoding->probe, &decoding->arena, &decoding->call);
+        settings_probe(decoding->probe, decoding->config, &decoding->arena, &decoding->call);
 }
 
 /* Counts the arena's memory: a request may keep it for long, such as the topics of a parked
@@ -84,6 +85,7 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->site = *site;
     decoding->limits = server->options.api;
     decoding->probe = server->options.probe;
+    decoding->config = server->options.config;
     decoding->now_us = server->loop->now_us;
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);

@@ -2,33 +2,78 @@
 
 #include <stdio.h>
 
+#include "proto/settings/target_url.h"
 #include "proto/settings/topic_settings.h"
 
-/* True: it can be used. */
-static bool try_one(reference_probe *probe, enum reference_kind kind, struct bytes reference,
-                    struct call *call)
+static bool refuse(struct call *call, const char *field)
 {
     struct problem *problem = &call->problem;
-    if (!reference.len || probe(kind, reference, problem->detail, sizeof(problem->detail)) == OK)
-        return true;
     call->kind = CALL_PROBLEM;
     problem->status = 400;
     problem->err = OK;
     problem->code = "bad_field";
     problem->allow = NULL;
+    (void)snprintf(problem->field, sizeof(problem->field), "target.%s", field);
     return false;
 }
 
-static bool try_file(reference_probe *probe, const char *field, struct bytes path,
-                     struct call *call)
+/* Is it one of the paths, with a line end behind each? */
+static bool is_listed(const char *paths, struct bytes path)
 {
-    if (try_one(probe, REFERENCE_FILE, path, call))
-        return true;
-    (void)snprintf(call->problem.field, sizeof(call->problem.field), "target.%s", field);
+    while (*paths) {
+        size_t len = strcspn(paths, "\n");
+        if (bytes_eq(bytes_of(paths, len), path))
+            return true;
+        paths += len + 1;
+    }
     return false;
 }
 
-void settings_probe(reference_probe *probe, struct arena *scratch, struct call *call)
+/* False: every delivery to that target would end with "not allowed". */
+static bool may_be_reached(const struct config *config, const struct target_http *http,
+                           struct call *call)
+{
+    struct problem *problem = &call->problem;
+    uint8_t address[ADDRESS_BYTES];
+    struct bytes host;
+    uint16_t port;
+    if (http->unix_socket.len) {
+        if (is_listed(config->push_unix_sockets, http->unix_socket))
+            return true;
+        (void)snprintf(problem->detail, sizeof(problem->detail),
+                       "push.unix_sockets does not list this socket");
+        return refuse(call, "unix_socket");
+    }
+    if (!http->url.len) /* jobs bring their own */
+        return true;
+    url_receiver(http->url, &host, &port);
+    if (!address_rule_allows_port(&config->push_rule, port)) {
+        (void)snprintf(problem->detail, sizeof(problem->detail), "push.ports does not have port %u",
+                       port);
+        return refuse(call, "url");
+    }
+    /* A proxy is given the URL, and decides. */
+    if (config->push_proxy[0] || !address_read(host, address) ||
+        address_rule_allows_address(&config->push_rule, address))
+        return true;
+    (void)snprintf(problem->detail, sizeof(problem->detail),
+                   "the address %.*s is not public, and push.allow does not list it", (int)host.len,
+                   host.at);
+    return refuse(call, "url");
+}
+
+/* True: it can be used. */
+static bool try_one(reference_probe *probe, enum reference_kind kind, const char *field,
+                    struct bytes reference, struct call *call)
+{
+    struct problem *problem = &call->problem;
+    if (!reference.len || probe(kind, reference, problem->detail, sizeof(problem->detail)) == OK)
+        return true;
+    return refuse(call, field);
+}
+
+void settings_probe(reference_probe *probe, const struct config *config, struct arena *scratch,
+                    struct call *call)
 {
     struct topic_settings settings;
     struct settings_problem unread;
@@ -38,13 +83,15 @@ void settings_probe(reference_probe *probe, struct arena *scratch, struct call *
     if (topic_settings_read(call->cmd.topic.settings, scratch, &settings, &unread) ||
         settings.target.type != TARGET_HTTP)
         return;
-    for (unsigned i = 0; i < http->sign_count; i++) {
-        if (try_one(probe, REFERENCE_SIGNING_KEY, http->sign[i], call))
-            continue;
-        (void)snprintf(call->problem.field, sizeof(call->problem.field), "target.sign[%u]", i);
+    if (!may_be_reached(config, http, call))
         return;
+    for (unsigned i = 0; i < http->sign_count; i++) {
+        char field[24];
+        (void)snprintf(field, sizeof(field), "sign[%u]", i);
+        if (!try_one(probe, REFERENCE_SIGNING_KEY, field, http->sign[i], call))
+            return;
     }
-    (void)(try_file(probe, "ca", http->ca, call) &&
-           try_file(probe, "certificate", http->certificate, call) &&
-           try_file(probe, "key", http->key, call));
+    (void)(try_one(probe, REFERENCE_FILE, "ca", http->ca, call) &&
+           try_one(probe, REFERENCE_FILE, "certificate", http->certificate, call) &&
+           try_one(probe, REFERENCE_FILE, "key", http->key, call));
 }

@@ -46,15 +46,22 @@ void store_fail(struct store *store, int sys_errno)
 static enum err make_first(struct store *store, struct store_error *out_error)
 {
     char name[DISK_NAME_MAX];
+    unsigned long long segment_bytes = store->options.segment_bytes;
     enum err err = segments_make_first(store->segments);
     if (!err)
         return OK;
     segment_name(segments_number_next(store->segments) - 1, name);
-    store_error_set(out_error, name, 0,
-                    err == ERR_DISK_LIMIT  ? "store.max_bytes leaves no room for a first segment"
-                    : err == ERR_DISK_FULL ? "the file system has no room for a first segment"
-                    : err == ERR_AGAIN     ? "no file descriptor is free for a first segment"
-                                           : "a first segment cannot be made");
+    if (err == ERR_DISK_FULL) {
+        store_error_set(out_error, name, 0,
+                        "the file system has no room for a first segment of %llu bytes: make room, "
+                        "or lower store.segment_bytes",
+                        segment_bytes);
+        return err;
+    }
+    store_error_set(out_error, name, 0, "%s",
+                    err == ERR_DISK_LIMIT ? "store.max_bytes leaves no room for a first segment"
+                    : err == ERR_AGAIN    ? "no file descriptor is free for a first segment"
+                                          : "a first segment cannot be made");
     return err;
 }
 
@@ -262,6 +269,16 @@ bool store_failed(const struct store *store)
 bool store_full(const struct store *store)
 {
     return segments_full(store->segments) != OK;
+}
+
+void store_shortage(const struct store *store, struct store_shortage *out_shortage)
+{
+    *out_shortage = (struct store_shortage){
+        .err = segments_full(store->segments),
+        .free_bytes = store->disk->verbs->room(store->disk),
+        .kept_bytes = segments_kept_bytes(store->segments),
+        .segment_bytes = store->options.segment_bytes,
+    };
 }
 
 bool store_move_unread(const struct store *store, uint64_t where)

@@ -558,6 +558,15 @@ void store_history_find_end(struct store *store, struct history_find *find);
 bool store_failed(const struct store *store);
 bool store_full(const struct store *store); /* no new segments can be made, so pushes are refused */
 
+/* Why store_full(), for the log. */
+struct store_shortage {
+    enum err err;           /* ERR_DISK_FULL, ERR_DISK_LIMIT; OK: it is not full */
+    uint64_t free_bytes;    /* the disk has so many now, … */
+    uint64_t kept_bytes;    /* … and so many are kept free, on it or in spare segments */
+    uint64_t segment_bytes; /* of which the latter is a multiple */
+};
+void store_shortage(const struct store *store, struct store_shortage *out_shortage);
+
 enum { SYNC_BUCKETS = 24 }; /* bucket b counts syncs that took below 2^b * 16 µs */
 
 struct store_stats {

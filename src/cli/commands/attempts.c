@@ -94,11 +94,11 @@ static int replay_run(struct cli *cli, int argc, char **argv)
             break;
         case 'F':
             key = "from";
-            value = cli_string(cli, "--from", optarg);
+            value = cli_time(cli, "--from", optarg);
             break;
         case 'O':
             key = "to";
-            value = cli_string(cli, "--to", optarg);
+            value = cli_time(cli, "--to", optarg);
             break;
         case 'S':
             key = "since";
@@ -147,7 +147,8 @@ const struct command command_replay = {
     .help = "      --code CODE    of the last failure: 503, or 5xx; consumers have codes of their\n"
             "                     own, up to 65535; 0: a failure without one, such as a time-out\n"
             "      --since D      it was within the last D: 1h\n"
-            "      --from TIME    it was then or later: 2026-12-24T18:00:00Z\n"
+            "      --from TIME    it was then or later: 2026-12-24T18:00:00Z, or epoch\n"
+            "                     milliseconds\n"
             "      --to TIME      it was before then\n"
             "  -n, --max N        at most N (the server's limits.batch_jobs)\n"
             "\nWithout any, all buried jobs. Exit 1 if none matches.\n"

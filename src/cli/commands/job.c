@@ -91,7 +91,6 @@ static int all(struct cli *cli, int argc, char **argv, const struct job_call *ca
 static json_t *body_of(struct cli *cli, int argc, char **argv, const struct option *options)
 {
     json_t *body = json_object();
-    uint64_t number;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         json_t *value = NULL;
         const char *key = NULL;
@@ -110,8 +109,7 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             break;
         case 'u':
             key = "due";
-            value = number_parse(optarg, 0, INT64_MAX, &number) ? cli_string(cli, "--due", optarg)
-                                                                : json_integer((json_int_t)number);
+            value = cli_time(cli, "--due", optarg);
             break;
         case 'p':
             key = "priority";

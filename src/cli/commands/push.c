@@ -54,15 +54,6 @@ static const struct option options[] = {
     CLI_OPTIONS,
 };
 
-/* A due time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
-static json_t *due_of(const struct cli *cli, const char *text)
-{
-    uint64_t number;
-    if (number_parse(text, 0, INT64_MAX, &number) == OK)
-        return json_integer((json_int_t)number);
-    return cli_string(cli, "--due", text);
-}
-
 static void set(struct push *push, const char *key, json_t *value)
 {
     json_object_set_new(push->fields, key, value);
@@ -98,7 +89,7 @@ static void options_of(struct push *push, int argc, char **argv)
         case 'd':
             set(push, "delay", json_integer(cli_duration_us(cli, "--delay", optarg) / 1000));
             break;
-        case 'u': set(push, "due", due_of(cli, optarg)); break;
+        case 'u': set(push, "due", cli_time(cli, "--due", optarg)); break;
         case 'T':
             set(push, "ttr", json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000));
             break;

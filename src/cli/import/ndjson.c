@@ -260,9 +260,13 @@ static int take_line(struct importing *all, struct bytes line)
         print_line(all, "a newer `later` wrote this: take that one to import it");
         return EXIT_REFUSED;
     }
-    print_line(all, json.wrong ? json.wrong : "this is no line of an export");
     all->bad++;
-    return all->started ? EXIT_DONE : EXIT_WRONG;
+    if (!all->started) {
+        print_line(all, "an export does not begin like this: nothing is read from here on");
+        return EXIT_WRONG;
+    }
+    print_line(all, json.wrong ? json.wrong : "this is no line of an export");
+    return EXIT_DONE;
 }
 
 /* Reads until there is a whole line. An exit code; EXIT_NOTHING: it was the last. */

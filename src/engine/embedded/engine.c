@@ -63,6 +63,22 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
               strerror(sys_errno));
 }
 
+static void log_full(const struct embedded *embedded)
+{
+    struct store_shortage shortage;
+    store_shortage(embedded->store, &shortage);
+    log_event(
+        LOG_WARN, "store_full",
+        "why=%s free_bytes=%llu kept_bytes=%llu segment_bytes=%llu hint=\"pushes are refused; "
+        "%s\"",
+        err_name(shortage.err), (unsigned long long)shortage.free_bytes,
+        (unsigned long long)shortage.kept_bytes, (unsigned long long)shortage.segment_bytes,
+        shortage.err == ERR_DISK_LIMIT
+            ? "raise store.max_bytes, or finish jobs"
+            : "two segments are kept free: make room on the disk, finish jobs, or, on a "
+              "small disk, lower store.segment_bytes");
+}
+
 /*
  * Logs once when the store has no room, and once when it has had room for a while, because that may
  * change with each segment. Returns when to call it again.
@@ -72,10 +88,7 @@ static int64_t report_full(struct embedded *embedded)
     int64_t now_us = embedded->loop->now_us;
     bool full = store_full(embedded->store);
     if (full && !embedded->full.logged)
-        log_event(
-            LOG_WARN, "store_full",
-            "hint=\"pushes are refused; make room on the disk, raise store.max_bytes if it is "
-            "set, or finish jobs\"");
+        log_full(embedded);
     embedded->full.logged = embedded->full.logged || full;
     if (full)
         embedded->full.seen_us = now_us;

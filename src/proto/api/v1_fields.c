@@ -101,9 +101,10 @@ static bool read_delay(const struct reader *reader)
 
 /*
  * An RFC 3339 time, or whole milliseconds since 1970. Numbers of the first days of 1970 are a year,
- * or a delay, that a client has sent as a time: they are refused, but for 0.
+ * or a duration, that a client has sent as a time: they are refused, but for 0. `hint` says where a
+ * duration goes.
  */
-static bool read_time(const struct reader *reader, int64_t *out_us)
+static bool read_time(const struct reader *reader, const char *hint, int64_t *out_us)
 {
     int64_t ms;
     if (reader->value->kind == JSON_KIND_STRING) {
@@ -113,9 +114,8 @@ static bool read_time(const struct reader *reader, int64_t *out_us)
         (void)bad(reader, "");
         api_problem_addf(reader->input->problem,
                          "%lld would be a time in January 1970: times are RFC 3339 such as "
-                         "\"2030-01-31T08:00:00Z\", or milliseconds since 1970; a time from now is "
-                         "a delay",
-                         (long long)ms);
+                         "\"2030-01-31T08:00:00Z\", or milliseconds since 1970%s",
+                         (long long)ms, hint);
         return false;
     } else if (json_int(reader->value, &ms) && ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
         return bad(reader, "these look like seconds since 1970: times are milliseconds since 1970, "
@@ -134,7 +134,7 @@ static bool read_due(const struct reader *reader)
 {
     if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_LEVEL))
         return bad(reader, "delay, due and level exclude each other");
-    return read_time(reader, &reader->fields->due_us);
+    return read_time(reader, "; a time from now is a delay", &reader->fields->due_us);
 }
 
 static bool read_ttr(const struct reader *reader)
@@ -394,12 +394,12 @@ static bool read_from(const struct reader *reader)
 {
     if (v1_given(reader->fields, V1_SINCE))
         return bad(reader, "from and since exclude each other");
-    return read_time(reader, &reader->fields->from_us);
+    return read_time(reader, "; a time before now is since", &reader->fields->from_us);
 }
 
 static bool read_to(const struct reader *reader)
 {
-    return read_time(reader, &reader->fields->to_us);
+    return read_time(reader, "", &reader->fields->to_us);
 }
 
 /* Reads a duration, and subtracts it from the present time. */
@@ -425,7 +425,7 @@ static bool read_kicks(const struct reader *reader)
 static bool read_created(const struct reader *reader)
 {
     int64_t now_us = reader->input->now_us, *created_us = &reader->fields->created_us;
-    if (!read_time(reader, created_us))
+    if (!read_time(reader, "", created_us))
         return false;
     *created_us = *created_us > now_us ? now_us : *created_us;
     return *created_us > 0 || bad(reader, "this must be a time after 1970");

@@ -81,6 +81,24 @@ const char *url_flaw(struct bytes url)
     return host_flaw(authority);
 }
 
+void url_receiver(struct bytes url, struct bytes *out_host, uint16_t *out_port)
+{
+    struct bytes scheme = up_to(url, ":");
+    struct bytes authority = up_to(rest_of(url, scheme.len + 3), "/?#"), host, port;
+    uint64_t number;
+    if (authority.at[0] == '[') {
+        host = up_to(rest_of(authority, 1), "]");
+        port = rest_of(authority, host.len + 2);
+    } else {
+        host = up_to(authority, ":");
+        port = rest_of(authority, host.len);
+    }
+    if (port.len < 2 || !bytes_to_u64(rest_of(port, 1), &number))
+        number = bytes_eq_nocase(scheme, BYTES("https")) ? 443 : 80;
+    *out_host = host;
+    *out_port = (uint16_t)number;
+}
+
 bool url_read(struct settings_reader *reader, struct bytes *out_url)
 {
     struct bytes url;

@@ -13,6 +13,9 @@
  */
 const char *url_flaw(struct bytes url);
 
+/* The host, without brackets, and the port, or that of the scheme, of a URL without a flaw. */
+void url_receiver(struct bytes url, struct bytes *out_host, uint16_t *out_port);
+
 /* Reads the URL that is being read. *out_url is borrowed from the text or the reader's scratch. */
 bool url_read(struct settings_reader *reader, struct bytes *out_url);
 

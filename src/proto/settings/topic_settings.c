@@ -10,8 +10,6 @@ enum {
     PERMILLE = 1000,
 };
 
-#define DAY_US (INT64_C(86400) * SECOND_US)
-
 static struct topic_settings *of(struct settings_reader *reader)
 {
     return reader->into;
@@ -45,7 +43,7 @@ static bool read_attempts(struct settings_reader *reader)
 
 static bool read_ttr(struct settings_reader *reader)
 {
-    return settings_duration(reader, 1, 366 * DAY_US, &of(reader)->ttr_us);
+    return settings_duration(reader, 1, TTR_MAX_US, &of(reader)->ttr_us);
 }
 
 /* Reads a number from 0 to 1, rounded to three digits, because some clients write 0.2 with 17. */

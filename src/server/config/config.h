@@ -206,8 +206,8 @@ void config_print(struct buf *out);
    counts in `unit_us`. False: it is no duration, or beyond 2^63 - 1 microseconds; nothing is
    written. */
 bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us);
-/* "1048576", "64K", "32M", "2G", "1T" (powers of 1024; "64KB" and "64KiB" are the same). False: it
-   is no size, or beyond 2^63 - 1 bytes; nothing is written. */
+/* "1048576", "64K", "32M", "2G", "1T", or "64KiB" and so on (powers of 1024). False: it is no size,
+   or beyond 2^63 - 1 bytes; nothing is written. "64KB" is none: it is 64000 bytes to some. */
 bool config_bytes(struct bytes text, int64_t *out_bytes);
 
 #endif

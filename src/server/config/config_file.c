@@ -234,12 +234,24 @@ static void complain_value(struct reading *reading, const struct config_key *key
                       key->kind == KIND_PROXY; /* or may hold one */
         buf_addf(&what, "%s = %.60s: must be ", key->name, secret ? "…" : value);
         config_add_range(&what, key);
-        if (strstr(value, " #") || strstr(value, " ;"))
-            buf_add_str(&what, "; a comment stands on a line of its own");
     }
     buf_add_char(&what, '\0');
     complain(reading, what.at);
     buf_fini(&what);
+}
+
+/* Else they would be a part of the value: of a path, for instance. */
+static bool complain_quotes(struct reading *reading, const struct config_key *key,
+                            const char *value)
+{
+    size_t len = strlen(value);
+    struct config_error why;
+    if (len < 2 || (value[0] != '"' && value[0] != '\'') || value[len - 1] != value[0])
+        return false;
+    (void)snprintf(why.text, sizeof(why.text), "%s: write the value without quotation marks",
+                   key->name);
+    complain(reading, why.text);
+    return true;
 }
 
 /* ---- the file ---- */
@@ -289,6 +301,8 @@ static int take_named_key(struct reading *reading, const char *name, const char 
         return 0;
     }
     reading->section_keys |= UINT64_C(1) << at;
+    if (complain_quotes(reading, &section->key[at], value))
+        return 0;
     if (config_section_set(reading->config, section, &section->key[at], value, &why)) {
         if (strcmp(section->key[at].section, "broker") == 0 && strcmp(name, "url") == 0)
             reading->config->brokers[reading->config->broker_count - 1].url_line = reading->line;
@@ -325,6 +339,8 @@ static int take_key(void *ctx, const char *section, const char *name, const char
         forget_list(reading->config, key);
         *first_line = reading->line;
     }
+    if (complain_quotes(reading, key, value))
+        return 0;
     if (!config_set(reading->config, key, value, &why)) {
         complain_value(reading, key, value, &why);
         return 0;
@@ -371,6 +387,18 @@ static void check_section(struct reading *reading, const char *line)
     complain(reading, what);
 }
 
+/* A # behind a blank begins a comment, as a ; does, which the library takes off by itself. */
+static void cut_comment(char *line)
+{
+    for (char *at = line; *at; at++) {
+        if (*at != '#' || at == line || (at[-1] != ' ' && at[-1] != '\t'))
+            continue;
+        at[0] = '\n';
+        at[1] = '\0';
+        return;
+    }
+}
+
 /*
  * Counts lines, whose number the library does not pass to its handler, and refuses lines that it
  * would truncate. Removes blanks before a line: the library would append the line to the value
@@ -393,6 +421,7 @@ static char *read_line(char *room, int room_bytes, void *ctx)
     size_t blanks = strspn(line, " \t");
     memmove(line, line + blanks, strlen(line + blanks) + 1);
     check_section(reading, line);
+    cut_comment(line);
     return reading->refused ? NULL : line;
 }
 

@@ -101,9 +101,9 @@ const struct config_key config_keys[] = {
      "taken, or at least 64K of it each time."},
     {"limits", "wait_seconds", KIND_SECONDS, NUMBER(wait_us), 0, DAY, "600",
      "Longest wait of a reserve in /v1."},
-    {"limits", "ttr_seconds", KIND_SECONDS, NUMBER(ttr_max_us), 1000000, 36500 * DAY, "365d",
+    {"limits", "ttr_seconds", KIND_SECONDS, NUMBER(ttr_max_us), 1000000, TTR_MAX_US, "365d",
      "Longest ttr a push may ask for."},
-    {"defaults", "ttr", KIND_SECONDS, NUMBER(ttr_us), 1000, 36500 * DAY, "60s",
+    {"defaults", "ttr", KIND_SECONDS, NUMBER(ttr_us), 1000, TTR_MAX_US, "60s",
      "Time to run of jobs pushed through /v1 that do not say."},
     {"defaults", "retry", KIND_RETRY, WORD(retry), 0, 0, "",
      "Waits between the attempts of jobs that are pushed without a schedule, by any protocol, in "

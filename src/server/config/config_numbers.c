@@ -31,16 +31,17 @@ bool config_bytes(struct bytes text, int64_t *out_bytes)
     static const char suffixes[] = "KMGT";
     unsigned shift = 0;
     uint64_t number;
-    if (text.len && text.at[text.len - 1] == 'B') /* "64KB", "64KiB" are what people write */
-        text.len--;
-    if (text.len && text.at[text.len - 1] == 'i')
-        text.len--;
+    bool binary = text.len > 2 && text.at[text.len - 2] == 'i' && text.at[text.len - 1] == 'B';
+    if (binary) /* KiB. KB is refused: it is 1000 bytes to some and 1024 to others */
+        text.len -= 2;
     for (unsigned i = 0; i < 4 && text.len; i++) {
         if (text.at[text.len - 1] == suffixes[i])
             shift = 10 * (i + 1);
     }
     if (shift)
         text.len--;
+    if (binary && !shift)
+        return false;
     if (!bytes_to_u64(text, &number) || number > (uint64_t)INT64_MAX >> shift)
         return false;
     *out_bytes = (int64_t)(number << shift);

@@ -13,7 +13,10 @@ void config_add_range(struct buf *out, const struct config_key *key)
 {
     switch (key->kind) {
     case KIND_BYTES:
-        buf_add_str(out, "bytes such as 4096, 64K or 32M, from ");
+        buf_add_str(
+            out,
+            "bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, KiB MiB GiB TiB; powers of "
+            "1024), from ");
         config_add_number(out, KIND_BYTES, key->least);
         if (key->most == INT64_MAX) {
             buf_add_str(out, " up");

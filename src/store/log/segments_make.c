@@ -179,7 +179,7 @@ bool segments_may_reuse(const struct segments *segments, const struct segment *s
            !segments->store->closing;
 }
 
-static uint64_t kept_bytes(const struct segments *segments)
+uint64_t segments_kept_bytes(const struct segments *segments)
 {
     return 2 * segments->options->segment_bytes;
 }
@@ -209,7 +209,7 @@ bool segments_scarce(const struct segments *segments)
     uint64_t max_bytes = segments->options->max_bytes;
     uint64_t more = segments->free_bytes;
     uint64_t pending;
-    if (room >= kept_bytes(segments))
+    if (room >= segments_kept_bytes(segments))
         return false;
     uint64_t making = unmade_bytes(segments, &pending);
     if (max_bytes) {
@@ -218,14 +218,14 @@ bool segments_scarce(const struct segments *segments)
         uint64_t left = max_bytes > used ? max_bytes - used : 0;
         more = left < more ? left : more;
     }
-    return more < kept_bytes(segments) + pending - room;
+    return more < segments_kept_bytes(segments) + pending - room;
 }
 
 /* The disk counts as full while it still has enough room for cleaning. Checked only while spares
    are missing. */
 static void watch(struct segments *segments)
 {
-    bool ask = segments_room(segments) < kept_bytes(segments);
+    bool ask = segments_room(segments) < segments_kept_bytes(segments);
     segments->free_bytes = ask ? segments->disk->verbs->room(segments->disk) : UINT64_MAX;
     if (segments->full || !segments_scarce(segments))
         return;

@@ -65,6 +65,15 @@ def test_set_from_a_file_replaces_all(client, later, topic, tmp_path):
     assert later("topic", "mend", topic).returncode == USAGE
 
 
+def test_waits_stand_between_commas_or_blanks(client, later, topic):
+    for waits in ("1m,10m", "1m 10m", "1m, 10m", "1m , 10m"):  # between blanks as defaults.retry has them
+        assert later("topic", "set", topic, "--retry", waits).returncode == DONE
+        settings(client, topic, {"retry": ["60s", "600s"]})
+        assert later("topic", "unset", topic).returncode == DONE
+    for waits in ("1m,,10m", "1m,", "1m x"):
+        assert later("topic", "set", topic, "--retry", waits).returncode == USAGE
+
+
 def test_set_prints_what_holds_then_and_its_version_alone_as_json(later, topic):
     first = later("topic", "set", topic, "--retry", "1m,10m", "--rate", "5/m")
     version, text = first.stdout.split("\n", 1)
@@ -186,6 +195,9 @@ def test_attempts_and_replay_show_and_find_what_consumers_said(client, later, to
     shown = later("attempts", f"{topic}-0")
     assert "503" in shown.stdout and "no connection" in shown.stdout
     assert later("replay", topic, "--code", "500").returncode == NOTHING
+    assert later("replay", topic, "--from", "4102444800000").returncode == NOTHING  # milliseconds, as --due has them
+    assert later("replay", topic, "--to", "1500000000000").returncode == NOTHING
+    assert "look like seconds since 1970" in later("replay", topic, "--from", "1500000000").stderr
     replayed = later("replay", topic, "--code", "5xx", "--since", "1h")
     assert replayed.stdout == "kicked 1 of 2 buried jobs\n"
     assert client.get(f"/v1/jobs/{topic}-0").json()["state"] == "ready"

@@ -32,11 +32,12 @@ def pushing(laterd):
         yield client
 
 
-def set_target(client, topic, url, /, retry=("100ms",), **target):
+def set_target(client, topic, url, /, retry=("100ms",), unchecked=False, **target):
     """`retry`: None is one attempt."""
     settings = {"target": {"type": "http", "url": url, **target}, "jitter": 0,
                 **({"retry": list(retry)} if retry else {"attempts": 1})}
-    answer = client.request("PUT", f"/v1/topics/{topic}", settings)
+    query = "?check_secrets=false" if unchecked else ""
+    answer = client.request("PUT", f"/v1/topics/{topic}{query}", settings)
     assert answer.status == 200, answer
 
 
@@ -101,13 +102,43 @@ def test_each_bad_day_is_a_clear_reason_on_the_job(pushing, receiver):
         "hang": (receiver.url("/hang"), "no answer within 2s"),
         "drip": (receiver.url("/drip"), "answered 200, but not completely within 2s"),
         "inside": (f"http://127.0.0.2:{receiver.port}/ok",
-                   "not allowed: the address is not public, and push.allow does not list it"),
+                   "not allowed: the address is not public, and push.allow does not list it", {"unchecked": True}),
         "hex": (f"http://0x7f000002:{receiver.port}/ok",
                 "not allowed: the address is not public, and push.allow does not list it"),
         "port": ("http://127.0.0.1:22/ok",
-                 "not allowed: push.ports does not have the port of this URL"),
+                 "not allowed: push.ports does not have the port of this URL", {"unchecked": True}),
     }
     check_days(pushing, days)
+
+
+def test_a_target_that_can_never_be_allowed_is_refused_when_it_is_set(pushing):
+    for url, says in (("http://127.0.0.2/", "the address 127.0.0.2 is not public, and push.allow does not list it"),
+                      ("https://[::1]:8443/x?y", "the address ::1 is not public, and push.allow does not list it"),
+                      ("http://[::ffff:10.1.2.3]", "the address ::ffff:10.1.2.3 is not public, "),
+                      ("http://127.0.0.1:22/", "push.ports does not have port 22"),
+                      ("http://shop.example:22/", "push.ports does not have port 22")):
+        settings = {"target": {"type": "http", "url": url}}
+        answer = pushing.request("PUT", "/v1/topics/inside", settings)
+        said = answer.json()
+        assert (answer.status, said["code"], said["field"]) == (400, "bad_field", "target.url"), answer
+        assert said["detail"].startswith(says), answer
+        assert pushing.get("/v1/topics/inside").status == 404
+        assert pushing.request("PUT", "/v1/topics/inside", {**settings, "paused": True}).status == 200
+        assert pushing.request("DELETE", "/v1/topics/inside").status == 200
+    answer = pushing.request("PUT", "/v1/topics/inside",
+                             {"target": {"type": "http", "url": "http://h/", "unix_socket": "/run/other.sock"}})
+    assert answer.status == 400 and answer.json()["field"] == "target.unix_socket", answer
+    assert answer.json()["detail"] == "push.unix_sockets does not list this socket"
+    # Names are not looked up: each delivery does it.
+    for url in ("http://127.0.0.1:9277/", "http://127.0.0.1", "https://9.9.9.9/", "http://localhost/", "http://h:443/"):
+        assert pushing.request("PUT", "/v1/topics/inside", {"target": {"type": "http", "url": url}}).status == 200, url
+
+
+def test_behind_a_proxy_the_proxy_decides_which_address_is_allowed(laterd):
+    server = laterd({"push": {"proxy": "http://127.0.0.1:1"}})
+    with Client(server.port) as client:
+        for url, status in (("http://10.1.2.3/", 200), ("http://10.1.2.3:22/", 400)):
+            assert client.request("PUT", "/v1/topics/t", {"target": {"type": "http", "url": url}}).status == status
 
 
 def test_a_certificate_that_has_expired_or_is_anothers_is_a_clear_reason_on_the_job(pushing, tmp_path):

@@ -612,6 +612,29 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
 
 
 @ROOT_ONLY
+def test_segments_too_large_for_a_small_disk_are_named_by_their_setting(laterd, small_disk):
+    server = laterd({"store": {"segment_bytes": "1536K"}}, data=str(small_disk / "data"))
+    with Client(server.port) as client:
+        answer = client.push("t", body="x")
+        assert answer.status == 507 and "store.segment_bytes" in answer.json()["detail"]
+        assert server.wait_log("store_full")
+        (level, facts), = server.events("store_full")
+        assert level == "warn" and "why=disk_full " in facts and "lower store.segment_bytes" in facts
+        assert "kept_bytes=3145728 segment_bytes=1572864" in facts
+        free = int(re.search(r"free_bytes=(\d+)", facts).group(1))
+        assert 0 < free <= 3 << 20
+    server.stop()
+    server = laterd({"store": {"segment_bytes": "256K"}}, data=str(small_disk / "data"))  # as the hint says
+    with Client(server.port) as client:
+        assert eventually(lambda: client.push("t", body="x").status == 201, 15)
+    server.stop()
+    done = subprocess.run([LATERD, "-c", "/dev/null", "--data-dir", str(small_disk / "other"), "--http", "127.0.0.1:0",
+                           "--beanstalk", "none"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "no room for a first segment of 16777216 bytes: make room, or lower store.segment_bytes" in done.stderr
+
+
+@ROOT_ONLY
 def test_p8_a_disk_filled_by_somebody_else_recovers_by_itself(laterd, small_disk):
     server = laterd({"store": {"segment_bytes": "256K"}}, data=str(small_disk / "data"))
     with Client(server.port) as client:

@@ -131,7 +131,8 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[limits]\nidle_secs = 10y\n", 'the nearest is "idle_seconds"'),
     ("[limits]\n[servr]\n", "conf:2: unknown section [servr]; the nearest is [server]\n"),
     ("[brokers]\n# nothing\n", "conf:1: unknown section [brokers]; "),
-    ("[server]\nhttp = 127.0.0.1:1 # x\n", "or unix:/path; a comment stands on a line of its own\n"),
+    ("[store]\nmax_bytes = 10GB\n", "max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, "),
+    ("[store]\ndata_dir = \"/a\"\n", "conf:2: data_dir: write the value without quotation marks\n"),
     ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):

@@ -154,9 +154,11 @@ static void what_the_engine_cannot_do_is_code_1(void **state)
     (void)state;
     struct call call = post("/push", "{\"id\":\"a\",\"topic\":\"t\",\"delay\":1,\"ttr\":1}");
     struct reply reply = {.kind = CMD_PUSH, .err = ERR_DISK_FULL};
-    assert_string_equal(answer(&call, &reply),
-                        "{\"code\":1,\"message\":\"the disk has no room for new jobs\","
-                        "\"data\":null}");
+    assert_string_equal(
+        answer(&call, &reply),
+        "{\"code\":1,\"message\":\"the disk has no room for new jobs: two more files "
+        "of store.segment_bytes must fit\","
+        "\"data\":null}");
     assert_int_equal(status(), 200);
 }
 

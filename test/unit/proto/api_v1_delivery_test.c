@@ -427,6 +427,19 @@ static void a_replay_names_codes_and_times(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_string_equal(v1(HTTP_M_POST, "/v1/topics/t/replay", bad[i].body).problem.field,
                             bad[i].field);
+    call = v1(HTTP_M_POST, "/v1/topics/t/replay", "{\"from\":3600000}");
+    assert_string_equal(
+        call.problem.detail,
+        "3600000 would be a time in January 1970: times are RFC 3339 such as "
+        "\"2030-01-31T08:00:00Z\", or milliseconds since 1970; a time before now is "
+        "since");
+    call = v1(HTTP_M_POST, "/v1/topics/t/replay", "{\"to\":3600000}");
+    assert_null(strstr(call.problem.detail, "since 1970;")); /* and no other field to use */
+    call = v1(HTTP_M_POST, "/v1/topics/t/jobs", "{\"created\":5}");
+    assert_string_equal(call.problem.field, "created");
+    assert_null(strstr(call.problem.detail, "since 1970;"));
+    call = v1(HTTP_M_POST, "/v1/topics/t/jobs", "{\"due\":5}");
+    assert_non_null(strstr(call.problem.detail, "since 1970; a time from now is a delay"));
     struct replay_counts counts = {.looked_at = 10, .kicked = 3, .more = true};
     fixture_out.len = 0;
     api_replay_reply(&call.format, &counts, bytes_of(NULL, 0), &fixture_out);

@@ -114,6 +114,39 @@ static void ladders_are_what_their_names_promise(void **state)
     assert_int_equal(delay_level_us(18), 7200 * (int64_t)SECOND_US);
 }
 
+/* What limits.ttr_seconds allows is compared later, with this bound or less. */
+static void a_url_names_its_receiver(void **state)
+{
+    static const struct {
+        const char *url, *host;
+        uint16_t port;
+    } cases[] = {
+        {"http://a", "a", 80},
+        {"HTTPS://a.b/c:9", "a.b", 443},
+        {"https://a:/", "a", 443},
+        {"http://a:65535?x", "a", 65535},
+        {"https://127.0.0.1:8443/", "127.0.0.1", 8443},
+        {"http://[::1]", "::1", 80},
+        {"https://[fd00::1.2.3.4]:1/x", "fd00::1.2.3.4", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bytes host;
+        uint16_t port;
+        assert_null(url_flaw(bytes_str(cases[i].url)));
+        url_receiver(bytes_str(cases[i].url), &host, &port);
+        assert_true(bytes_eq(host, bytes_str(cases[i].host)));
+        assert_int_equal(port, cases[i].port);
+    }
+}
+
+static void a_ttr_may_be_as_long_as_any_limit_allows(void **state)
+{
+    (void)state;
+    assert_int_equal(settings_of("{\"ttr\":\"36500d\"}").ttr_us, TTR_MAX_US);
+    assert_int_equal(settings_of("{\"ttr\":\"367d\"}").ttr_us, 367 * 86400 * (int64_t)SECOND_US);
+}
+
 static void a_formula_doubles_then_grows_evenly_up_to_its_maximum(void **state)
 {
     static const int waits_s[] = {10, 20, 40, 80, 160, 240, 300, 300, 300};
@@ -737,6 +770,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_example_of_the_interface_is_read),
         cmocka_unit_test(ladders_are_what_their_names_promise),
+        cmocka_unit_test(a_url_names_its_receiver),
+        cmocka_unit_test(a_ttr_may_be_as_long_as_any_limit_allows),
         cmocka_unit_test(a_formula_doubles_then_grows_evenly_up_to_its_maximum),
         cmocka_unit_test(attempts_cut_or_lengthen_a_schedule),
         cmocka_unit_test(schedules_of_the_configuration_are_words),

@@ -52,10 +52,6 @@ static void the_first_line_that_is_wrong_is_named(void **state)
     (void)state;
     expect_error("[server]\nno sense\n\n[limits]\njbs = 1\n",
                  ":2: not a [section], a key = value, or a comment");
-    expect_error(
-        "[server]\nlog_level = info # more\n",
-        ":2: log_level = info # more: must be debug, info, warn or error; a comment stands on "
-        "a line of its own");
     expect_error("[limits]\njobs = x\nno sense\n",
                  ":2: jobs = x: must be a whole number from 1 to 2000000000 (to 268435455 with the "
                  "embedded engine)");
@@ -318,6 +314,54 @@ static void a_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
     expect_warnings("[journal]\nurl = $U\nca = /a\n", NULL);
 }
 
+static void a_comment_may_stand_behind_a_value(void **state)
+{
+    (void)state;
+    assert_int_equal(check("[server] # of all\nlog_level = warn\t# more\nhosts = # none\n"
+                           "[store]\ndata_dir = /a#b # c\n[limits]\njobs = 7 ; few # or many\n"
+                           "[broker.a] # one\ntype = nats # x\nurl = nats://h/#x # y\n"),
+                     OK);
+    assert_int_equal(config.log_level, LOG_WARN);
+    assert_string_equal(config.hosts, "");
+    assert_string_equal(config.data_dir, "/a#b");
+    assert_int_equal(config.jobs, 7);
+    assert_string_equal(config.brokers[0].url, "nats://h/#x");
+}
+
+static void a_value_in_quotation_marks_is_refused(void **state)
+{
+    (void)state;
+    expect_error("[store]\ndata_dir = \"/a\"\n",
+                 ":2: data_dir: write the value without quotation marks");
+    expect_error("[broker.a]\nurl = 'nats://h' # x\n",
+                 ":2: url: write the value without quotation marks");
+    assert_int_equal(check("[redis]\nsentinel_password = \"\n"), OK);
+}
+
+static void sizes_have_suffixes_of_powers_of_1024_and_no_others(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good[] = {{"8192", 8192},    {"64K", 65536},           {"64KiB", 65536},
+                {"2M", 2 << 20},   {"2MiB", 2 << 20},        {"1G", INT64_C(1) << 30},
+                {"1GiB", 1 << 30}, {"3T", INT64_C(3) << 40}, {"3TiB", INT64_C(3) << 40}};
+    static const char *const bad[] = {"10GB", "64KB", "64k", "64Ki", "64i", "64B",
+                                      "64iB", "1.5G", "GiB", "K",    "",    "64 K"};
+    int64_t bytes = -1;
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_true(config_bytes(bytes_str(good[i].text), &bytes));
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(config_bytes(bytes_str(bad[i]), &bytes));
+    expect_error(
+        "[store]\nmax_bytes = 10GB\n",
+        ":2: max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G "
+        "T, KiB MiB GiB TiB; powers of 1024), from 0 up");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +379,9 @@ int main(void)
         cmocka_unit_test(keys_of_a_section_that_has_no_effect_are_warned_of),
         cmocka_unit_test(a_line_that_is_too_long_or_no_text_is_refused),
         cmocka_unit_test(a_ca_that_no_certificate_is_compared_with_is_warned_of),
+        cmocka_unit_test(a_comment_may_stand_behind_a_value),
+        cmocka_unit_test(a_value_in_quotation_marks_is_refused),
+        cmocka_unit_test(sizes_have_suffixes_of_powers_of_1024_and_no_others),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
