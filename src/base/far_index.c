@@ -18,6 +18,8 @@ enum {
     SLOT_BITS = 16,
     OFFSET_BITS = 24,
     CAP_FIRST = 16,
+    FREE_SHARE = 6, /* this fraction of a shard is free at least: runs would be long with less, and
+                       a look-up reads all of a run in front of its entry */
     SORT_BITS_MIN = 10,
     SORT_BITS_MAX = 18,
     GATHER_STEPS = 512, /* of SHARDS */
@@ -122,6 +124,18 @@ static struct far_shard *shard_of(const struct far_index *index, uint64_t hash)
     return &index->shards[hash >> (64 - SHARD_BITS)];
 }
 
+/* Has it no room for one more than this many entries? */
+static bool is_full(const struct far_shard *shard, uint32_t count)
+{
+    return count >= shard->cap - shard->cap / FREE_SHARE;
+}
+
+/* An array in which this many entries have room, and some more. */
+static uint64_t cap_for(uint64_t count)
+{
+    return count + count / (FREE_SHARE - 1) + CAP_FIRST;
+}
+
 /* The place of the entry, or where it would be inserted; shard->cap: behind the end. */
 static uint32_t seek(const struct far_shard *shard, uint64_t entry)
 {
@@ -223,7 +237,7 @@ static void make_shards(struct far_index *index)
 /* False: the entry is already there. */
 static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t entry)
 {
-    if (shard->count >= shard->cap - shard->cap / 10)
+    if (is_full(shard, shard->count))
         resize(index, shard, larger(shard));
     enum put_result result;
     while ((result = put(shard, entry)) == PUT_NO_ROOM)
@@ -294,7 +308,7 @@ void far_index_gather(struct far_index *index, uint64_t entries)
     make_shards(index);
     index->gathered = mem_pages(sizeof(*index->gathered));
     /* Room for somewhat more than the mean; the few shards that get more are lengthened. */
-    uint64_t cap = (mean + mean / 32 + 2 * LINE_GATHERED) * 9 / 8;
+    uint64_t cap = cap_for(mean + mean / 32 + 2 * LINE_GATHERED);
     for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
         if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
             lengthen(index, &index->shards[i], cap);
@@ -411,8 +425,8 @@ static void place_sorted(struct far_index *index, struct far_shard *shard, uint6
     struct far_shard from = {.entries = sorted, .cap = count, .count = count};
     memset(shard->entries, 0, shard->count * sizeof(uint64_t));
     shard->count = 0;
-    if (count >= shard->cap - shard->cap / 10)
-        lengthen(index, shard, (uint64_t)count + count / 8 + CAP_FIRST);
+    if (is_full(shard, count))
+        lengthen(index, shard, cap_for(count));
     while (!copy_entries(&from, shard)) { /* no room at the end */
         memset(shard->entries, 0, shard->cap * sizeof(uint64_t));
         lengthen(index, shard, larger(shard));
@@ -540,7 +554,7 @@ static bool take_entries(struct far_index *index, struct far_shard *shard, const
         index->files[slot].uses++;
     }
     index->count += count;
-    lengthen(index, shard, (uint64_t)count + count / 8 + CAP_FIRST);
+    lengthen(index, shard, cap_for(count));
     place_sorted(index, shard, room, count);
     return true;
 }
@@ -610,6 +624,7 @@ bool far_index_remove(struct far_index *index, uint64_t hash, uint64_t where)
         return false;
     struct far_shard *shard = shard_of(index, hash);
     uint32_t slot = slot_of(shard->entries[i]), end = i + 1;
+    index->last_file = slot; /* the job's other entry will be removed next */
     while (end < shard->cap && shard->entries[end] &&
            home_of(shard, print_of(shard->entries[end])) < end)
         end++;

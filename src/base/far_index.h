@@ -1,6 +1,6 @@
 /*
  * Where the record of a name may be, for hundreds of millions of names: maps a 64-bit hash to
- * places, in 9 to 10.5 bytes an entry. It does not keep the names: a look-up finds candidates, and
+ * places, in 10 to 12 bytes an entry. It does not keep the names: a look-up finds candidates, and
  * the caller reads their records to compare. The look-up of a name that is not there finds a wrong
  * candidate about once in 69,000,000,000 / entries times.
  *

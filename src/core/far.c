@@ -1,6 +1,6 @@
 /*
  * Far jobs: delayed, ready and buried jobs that are not in memory. For each of them the core keeps
- * two entries of some ten bytes in an index (by number and by the client's id), a count in its
+ * two entries of some eleven bytes in an index (by number and by the client's id), a count in its
  * topic, and for a ready job an entry in topic::far_ready. Everything else is in its record, in a
  * slice of the store.
  *
@@ -102,12 +102,13 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
 {
     struct far_index *places = &core->far.places;
     uint64_t place = place_of(job);
-    if (topic->far[job->state] == 0 ||
-        (job->id_hash && !far_index_has(places, job->id_hash, place)) ||
-        !far_index_remove(places, hash_seq(job->seq), place))
+    if (topic->far[job->state] == 0 || !far_index_remove(places, hash_seq(job->seq), place))
         return false;
-    if (job->id_hash)
-        (void)far_index_remove(places, job->id_hash, place); /* it exists */
+    if (job->id_hash && !far_index_remove(places, job->id_hash, place)) {
+        bool kept = far_index_add(places, hash_seq(job->seq), place);
+        CHECK(kept); /* it was there just before */
+        return false;
+    }
     count_one(core, topic, job, UINT64_MAX);
     return true;
 }
@@ -311,17 +312,23 @@ static void stay(struct core *core, const struct event *event)
         core_job(core, number)->leaving = false;
 }
 
-static struct far_job far_job_at(const struct core *core, const struct event *event)
+static struct far_job far_job_in(const struct core *core, const struct event *event,
+                                 enum job_state state)
 {
-    bool is_ready = core_is_far_ready(core, event->job.seq, event->record.where);
     return (struct far_job){
         .seq = event->job.seq,
         .id_hash = far_hash_id(core->far.key, event->id),
         .where = event->record.where,
-        .state = is_ready ? JOB_READY : event->job.state,
+        .state = state,
         .priority = event->job.priority,
         .rank_us = event_rank_us(event),
     };
+}
+
+static struct far_job far_job_at(const struct core *core, const struct event *event)
+{
+    bool is_ready = core_is_far_ready(core, event->job.seq, event->record.where);
+    return far_job_in(core, event, is_ready ? JOB_READY : event->job.state);
 }
 
 /* The topic of a far job's record; NULL: there is none. */
@@ -357,9 +364,9 @@ uint32_t core_take_apart(struct core *core, const struct event *event)
 {
     far_index_prefetch(&core->far.places, hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
-    struct far_job far = far_job_at(core, event);
+    struct far_job far = far_job_in(core, event, event->job.state);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
-        return POOL_NONE;
+        return POOL_NONE; /* if it is ready at this place, too: that is another entry */
     uint32_t number = core_restore_apart(core, event, topic);
     job_restore(core_job(core, number), far.state);
     return number;

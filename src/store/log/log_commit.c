@@ -385,6 +385,12 @@ int64_t log_next_us(const struct log *log)
     int64_t next_us = INT64_MAX;
     if (log->store->failed || log->step != COMMIT_IDLE)
         return INT64_MAX; /* the end of the disk operation starts a turn */
+    /*
+     * A sealed batch asks for no turn: the turn that sealed it, or in which the last commit ended,
+     * has begun to write it, unless that waits for another operation of the disk, whose end starts
+     * a turn as well (its segment is being made, the manifest is being written), or for a
+     * descriptor, until reopen_at_us.
+     */
     if (log->open && list_empty(&log->sealed))
         next_us = open_due_at(log);
     else if (!list_empty(&log->sealed) && log->reopen_at_us > log->store->now_us)

@@ -123,6 +123,13 @@ void slice_load_order(struct slices *slices, struct slice *slice)
         heap_remove(&slices->by_dead, &slice->empty_node);
 }
 
+/* When its next block is loaded depends on deaths only if nothing is left. */
+void slice_load_order_death(struct slices *slices, struct slice *slice)
+{
+    if (slice->live_jobs == 0 || is_sparse(slice))
+        slice_load_order(slices, slice);
+}
+
 bool slice_load_ordered(const struct slices *slices, const struct slice *slice)
 {
     int64_t at_us = load_at(slices, slice);

@@ -245,7 +245,7 @@ bool slices_record_died(struct slices *slices, struct slice *slice, struct store
     slices->live_jobs--;
     slices->dead_jobs++;
     slice->death_last = log_batch(slices->store->log);
-    slice_load_order(slices, slice);
+    slice_load_order_death(slices, slice);
     note_dead(slices, slice);
     return true;
 }

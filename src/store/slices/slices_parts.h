@@ -109,6 +109,8 @@ void slice_load_turn(struct slices *slices);
 int64_t slice_load_next_us(const struct slices *slices);
 /* Updates the slice's place in both heaps. Call after any change of it. O(log slices). */
 void slice_load_order(struct slices *slices, struct slice *slice);
+/* The same, if nothing has changed since but that a job has died. */
+void slice_load_order_death(struct slices *slices, struct slice *slice);
 /* For tests: is the slice's place in both heaps up to date? */
 bool slice_load_ordered(const struct slices *slices, const struct slice *slice);
 /* Before the slice is dropped: removes it from the heaps and from struct slice_load. */

@@ -17,7 +17,7 @@ enum {
     VISITED_US = 1000,              /* between checks of far_visited() */
     SLICES_MAX = 60000,             /* at the same time: the core's index has 16 bits for a slice */
     ROOM_SEGMENTS = 4,              /* free space that the disk must have besides */
-    KEEP_US = 1000000,              /* how long memory is kept for the next run */
+    KEEP_US = 10 * 1000000, /* how long memory is kept for the next run: new pages are dear */
     /* The least size of a new slice, because nothing merges slices: least_bytes(). */
     SLICES_FEW = 64,    /* slices of any size, up to this number */
     SEGMENT_SHARE = 64, /* from then on: this fraction of a segment */
