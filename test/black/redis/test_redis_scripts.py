@@ -689,14 +689,6 @@ def test_each_end_is_counted_as_what_it_is(queue):
     assert queue.delete("held", lease).err == "ok"
 
 
-def wait_until(claim):
-    for _ in range(200):
-        if claim():
-            return
-        time.sleep(0.05)
-    assert claim()
-
-
 def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path):
     servers = [Server(tmp_path, "--cluster-enabled", "yes", "--cluster-config-file", "nodes-%d" % number)
                for number in range(2)]
