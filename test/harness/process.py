@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -20,6 +21,15 @@ LINE = re.compile(r"^\S+Z (debug|info|warn|error) (\S+) ?(.*)$")
 
 class DidNotStart(Exception):
     """laterd ended, or said nothing, before it was listening."""
+
+
+def remove(folder):
+    """With all that is in it, though a process that ends may still make files there."""
+    end = time.monotonic() + PATIENCE_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def config_text(sections):

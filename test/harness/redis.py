@@ -13,6 +13,7 @@ import time
 
 from patience import PATIENCE_S
 from ports import cluster_ports, free_port  # noqa: F401  (tests take them from here, too)
+from process import remove
 
 # The server of all tests: the installed one, or any other that speaks as Redis does. Its command line
 # client lies beside it and is named alike: valkey-cli beside valkey-server. A sentinel is the same
@@ -144,7 +145,7 @@ class Redis:
     def close(self):
         self.kill()
         if self.own_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove(self.folder)  # a child that saves ends a little later than its parent
 
     def freeze(self):
         self.signal(signal.SIGSTOP)
@@ -164,7 +165,7 @@ class Started:
 
     def close(self):
         self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
     def __enter__(self):
         return self.start()
