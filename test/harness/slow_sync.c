@@ -1,7 +1,7 @@
 /*
  * Preloaded into a process, makes each write that waits for the disk take longer, as a slow disk
- * does: as many milliseconds as the file that SLOW_SYNC_FILE names says, none if it is not there; as
- * long as the file says so, if it says "hold".
+ * does: as many milliseconds as the file that SLOW_SYNC_FILE names says, none if it is not there;
+ * as long as the file says so, if it says "hold".
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
