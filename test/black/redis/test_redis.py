@@ -11,6 +11,9 @@ from redis import Cluster, Redis, Sentinels, config, fail_over, replicated, wait
 from wire import Client, Closed, eventually
 
 
+SHORT = "1s"
+
+
 @pytest.fixture
 def redis():
     with Redis() as server:
@@ -31,9 +34,10 @@ def cluster():
 
 @pytest.fixture
 def daemons(laterd):
-    """Makes daemons: daemons(url, prefix=…); those with one prefix share a queue."""
+    """Makes daemons: daemons(url, prefix=…); those with one prefix share a queue. A Redis that is only busy answers
+    in time; where it does not answer at all, the test says timeout=SHORT."""
     def make(url, start=True, **keys):
-        return laterd(config(url, **keys), start=start)
+        return laterd(config(url, **{"timeout": "20s", **keys}), start=start)
     return make
 
 
@@ -148,9 +152,10 @@ def test_a_user_with_a_password_and_a_socket(daemons, tmp_path):
 
 def test_a_killed_redis_is_told_at_once_and_found_again(daemons):
     with Redis(appendonly="yes", appendfsync="always") as redis:
-        server = daemons(redis.url)
+        server = daemons(redis.url, timeout=SHORT)
         with Client(server.port) as client:
             push_all(client, "a", 50)
+            before = len(server.events("redis_away")), len(server.events("redis_back"))
             redis.kill()
             begin = time.monotonic()
             assert client.push("a", body="no").status == 503
@@ -164,12 +169,12 @@ def test_a_killed_redis_is_told_at_once_and_found_again(daemons):
             all_of_them = [f"a-{i}" for i in range(50)]
             bodies = drain_all(client, "a", all_of_them)
             assert sorted(body for body in bodies if body != "no") == sorted(all_of_them)
-        assert len(server.events("redis_away")) == 1
-        assert len(server.events("redis_back")) == 1
+        assert len(server.events("redis_away")) == before[0] + 1
+        assert len(server.events("redis_back")) == before[1] + 1
 
 
 def test_a_hung_redis_is_answered_for_in_time_and_does_nothing_twice(daemons, redis):
-    server = daemons(redis.url)
+    server = daemons(redis.url, timeout=SHORT)
     with Client(server.port) as client:
         push_all(client, "a", 3)
         redis.freeze()
@@ -226,7 +231,7 @@ def test_a_redis_that_lost_everything_is_made_anew(daemons, redis):
 
 
 def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
-    server = daemons(redis.url)
+    server = daemons(redis.url, timeout=SHORT)
     stop = threading.Event()
 
     pushed, answers = [], []
@@ -421,7 +426,7 @@ def move_slot(cluster, slot, target):
 
 
 def test_a_master_of_the_cluster_is_replaced(daemons, cluster):
-    server = daemons(cluster.url, prefix="replaced")
+    server = daemons(cluster.url, prefix="replaced", timeout=SHORT)
     with Client(server.port) as client, cluster.hasty():
         for i in range(40):
             client.push_id("a", body=str(i), id=f"id-{i}")
@@ -441,7 +446,7 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
     with Redis() as replica:
         redis.call("CONFIG", "SET", "repl-diskless-sync-delay", 0)
         replica.call("REPLICAOF", "127.0.0.1", redis.port)
-        server = daemons(redis.url, wait_replicas=1)
+        server = daemons(redis.url, wait_replicas=1, timeout="2s")
         with Client(server.port) as client:
             # A new replica's first word to its master may take a second.
             assert eventually(lambda: client.push("first", body="x").status == 201, 20)
@@ -457,7 +462,7 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
 def test_a_parked_poll_is_served_after_a_failover(daemons):
     """The notices come from the new master, though the old one may live on as a replica."""
     with Sentinels() as trio:
-        server = daemons(trio.url)
+        server = daemons(trio.url, timeout=SHORT)
         with Client(server.port) as client:
             client.push_id("other", body="x", delay="1h")
             waiter = Taker(server.port, "a")

@@ -18,6 +18,7 @@ from wire import Client, Closed, eventually
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
 
 TTR_S = 2
+SLOW_S = 2  # of an answer
 LOST = (Closed, Gone, OSError)  # the connection broke: nobody knows
 
 
@@ -200,7 +201,7 @@ class Worker(threading.Thread):
     def __init__(self, protocol, front, name):
         super().__init__(daemon=True)
         self.client = protocol(front, name)
-        self.pushed, self.taken, self.tries, self.failure = [], set(), 1, None
+        self.pushed, self.taken, self.failures, self.failure = [], set(), [], None
         self.stopping = threading.Event()
         self.start()
 
@@ -226,11 +227,15 @@ class Worker(threading.Thread):
 
     def insist(self, act, *words):
         """Tries again at the next daemon, as a client behind a balancer does."""
+        failures = []
         for tried in itertools.count(1):
-            self.tries = max(self.tries, tried)
+            begun = time.monotonic()
             try:
                 return act(*words, tried > 1)
-            except (*LOST, NotNow):
+            except (*LOST, NotNow) as failure:
+                failures.append((time.monotonic() - begun, repr(failure)))
+                if len(failures) > len(self.failures):
+                    self.failures = failures
                 if tried == 5:
                     raise
 
@@ -252,7 +257,10 @@ def judge(workers, most_tries):
         assert not worker.is_alive() and worker.failure is None, (name, worker.failure)
         lost = set(worker.pushed) - worker.taken
         assert len(worker.pushed) > 20 and not lost, (name, len(worker.pushed), sorted(lost)[:5])
-        assert worker.tries <= most_tries, (name, worker.tries)
+        if len(worker.failures) >= most_tries:
+            for took, _ in worker.failures:
+                soon(took, SLOW_S)  # one that is slow may have been refused because Redis was
+        assert len(worker.failures) < most_tries, (name, worker.failures)
 
 
 def go_on(workers):
@@ -266,7 +274,8 @@ def test_p2_clients_of_each_protocol_need_no_home(front, workers):
     go_on(workers)
     go_on(workers)
     judge(workers, 1)
-    assert all(relay.taken > 60 for relay in front.relays)
+    # Of each protocol 22 were pushed and taken, by connections of their own.
+    assert all(relay.taken >= 44 for relay in front.relays), [relay.taken for relay in front.relays]
 
 
 def test_p2_a_daemon_killed_behind_the_balancer_costs_a_second_try(front, workers):

@@ -78,8 +78,9 @@ def test_p3_no_server_of_a_cluster_gives_a_job_early(client):
             client.push_id("t", id=job_id, body="x", delay="700ms", ttr="1m")
         due[job_id] = due_ms / 1000
         if number % 10 == 0:
+            latest_ms = int(time.time() * 1000) + 700
             told = client.job(job_id, method="GET").json()
-            assert abs(told["due_ms"] - due_ms) < 500, "told by the daemon's clock"
+            assert due_ms - 500 < told["due_ms"] < latest_ms + 500, "told by the daemon's clock"
     late = {job_id: came - due[job_id] for job_id, (_, came) in take_all(client, "t", 96).items()}
     assert min(late.values()) >= 0, sorted(late.values())
     soon(max(late.values()), LATE_S)

@@ -134,7 +134,7 @@ def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
 
 
 def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     with Client(server.port) as client:
         priorities = random.sample(range(100), 60)
         for priority in priorities:
@@ -147,7 +147,7 @@ def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):
 
 
 def test_an_urgent_job_from_another_daemon_is_soon_the_first(laterd, redis):
-    one, other = laterd(config(redis.url)), laterd(config(redis.url))
+    one, other = laterd(config(redis.url, timeout="20s")), laterd(config(redis.url, timeout="20s"))
     with Client(one.port) as client, Client(other.port) as pusher:
         for number in range(400):
             client.push_id("t", id=f"job-{number}", body="x", priority=9)
@@ -160,7 +160,7 @@ def test_an_urgent_job_from_another_daemon_is_soon_the_first(laterd, redis):
 
 
 def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     with Client(server.port) as client:
         client.reserve("t")
         before, asked, old = reserves(redis), time.monotonic(), 0
@@ -175,7 +175,7 @@ def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
 
 
 def test_jobs_that_come_due_for_the_only_daemon_cost_no_notices(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     count = 40
     with Client(server.port) as client:
         polls = [Wire(server.port, 60) for _ in range(count)]
@@ -211,7 +211,7 @@ def test_p6_what_a_connection_held_goes_back_however_long_redis_is_away(laterd):
 
 
 def test_p6_a_connection_that_held_very_many_jobs_gives_back_all(laterd, redis):
-    server = laterd(config(redis.url, partitions=1), beanstalk=["127.0.0.1:0"])
+    server = laterd(config(redis.url, partitions=1, timeout="20s"), beanstalk=["127.0.0.1:0"])
     many = RING + 500
     with Client(server.port) as client:
         for _ in range(0, many, 100):

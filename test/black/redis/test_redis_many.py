@@ -35,7 +35,7 @@ QUEUES = itertools.count()
 @pytest.fixture
 def pair(laterd, redis):
     """Two daemons on a queue of the test's own."""
-    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")
+    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")  # a dead daemon is waited for by redis.timeout, too
     return laterd(keys, beanstalk=["127.0.0.1:0"]), laterd(keys, beanstalk=["127.0.0.1:0"])
 
 
