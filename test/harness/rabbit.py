@@ -31,7 +31,7 @@ class Rabbit:
         self.process = self.names = None
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbit.conf").write_text("\n".join([
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false",
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false", "handshake_timeout = 60000",
             "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB", *conf]) + "\n")
         # Of a plugin that is not enabled rabbit.conf must not speak.
         (folder / "advanced.config").write_text(
