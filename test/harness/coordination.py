@@ -14,6 +14,7 @@ import time
 
 import deaths
 from mariadb import INSTALL, USER_OPTION, make_data, own_tmpdir
+from patience import PATIENCE_S
 from ports import free_port
 from process import LATERD
 from redis import Redis, Started
@@ -44,14 +45,14 @@ class Service(Started):
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         deaths.started(self)
 
-    def start(self, seconds=60):
+    def start(self, seconds=2 * PATIENCE_S):
         self.launch()
         until(self.is_up, seconds)
         return self
 
     def is_up(self):
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            socket.create_connection(("127.0.0.1", self.port), 10).close()
             return True
         except OSError:
             assert self.process.poll() is None, "the service has ended"
@@ -102,7 +103,7 @@ class ZooKeeper(Service):
     def says(self, word):
         """The answer to one of its words of four letters."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
                 connection.sendall(word)
                 return connection.makefile("rb").read()
         except OSError:
@@ -135,7 +136,7 @@ class ZooKeeperClient:
     CHILDREN, DELETE, CLOSE = 8, 2, -11
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self.send(struct.pack(">iqiqi16s?", 0, 0, 10000, 0, 16, b"", False))
         self.receive()
 
@@ -312,10 +313,10 @@ class Candidate:
             self.thaw()
             try:
                 self.tell("close")
-                self.process.wait(10)
+                self.process.wait(PATIENCE_S)
             except (OSError, subprocess.TimeoutExpired):
                 self.kill()
-        self.reader.join(5)
+        self.reader.join(PATIENCE_S)
         self.process.stdout.close()
         self.process.stdin.close()
         self.process.stderr.close()

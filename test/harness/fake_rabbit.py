@@ -113,6 +113,7 @@ class FakeRabbit:
         return self.consumer is not None and self.consumer.fileno() >= 0
 
     def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts takes one more
         self.listener.close()
         for connection in self.connections:
             connection.close()

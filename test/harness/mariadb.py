@@ -16,7 +16,8 @@ import pytest
 
 import deaths
 from ports import free_port
-from process import LATERD
+from patience import PATIENCE_S
+from process import LATERD, remove
 
 MYSQLD = os.environ.get("TEST_MYSQLD")
 SERVER = MYSQLD or shutil.which("mariadbd") or "/usr/sbin/mariadbd"
@@ -93,7 +94,7 @@ class MariaDb:
         make_data(self.data)
         return self
 
-    def start(self, seconds=60, wait=True):
+    def start(self, seconds=2 * PATIENCE_S, wait=True):
         with open(os.path.join(self.folder, "out"), "ab") as out:
             self.process = subprocess.Popen(
                 [SERVER, "--no-defaults", f"--datadir={self.data}", f"--socket={self.socket}",
@@ -103,7 +104,7 @@ class MariaDb:
         deaths.started(self)
         return self.wait(seconds) if wait else self
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=2 * PATIENCE_S):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
@@ -166,7 +167,7 @@ class MariaDb:
 
     def stop(self):
         self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
 
 # ---- fixtures; import them by these names ----

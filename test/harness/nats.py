@@ -10,13 +10,14 @@ import time
 
 from patience import PATIENCE_S
 from ports import SINGLE, take
+from process import remove
 
 INSTALLED = shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
 class Nats:
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="laterd-nats-")
+    def __init__(self, folder=None):
+        self.folder = folder or tempfile.mkdtemp(prefix="laterd-nats-")
         self.port = take(SINGLE, 1)[0]
         self.process = None
 
@@ -61,7 +62,7 @@ class Nats:
         return self.ask(f"$JS.API.STREAM.INFO.{name}", {})["state"]["messages"]
 
     def kill(self):
-        """kill -9; its files stay."""
+        """kill -9; its files stay, until __exit__()."""
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -72,4 +73,4 @@ class Nats:
 
     def __exit__(self, *_):
         self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import re
+import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -19,6 +21,15 @@ LINE = re.compile(r"^\S+Z (debug|info|warn|error) (\S+) ?(.*)$")
 
 class DidNotStart(Exception):
     """laterd ended, or said nothing, before it was listening."""
+
+
+def remove(folder):
+    """With all that is in it, though a process that ends may still make files there."""
+    end = time.monotonic() + PATIENCE_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def config_text(sections):
@@ -51,7 +62,7 @@ class Laterd:
         self.sdmq = list(sdmq)
         self.arguments = list(arguments)
         self.config = {name: dict(keys) for name, keys in (config or {}).items()}
-        self.lines = []
+        self.heard, self.part = [], b""  # whole lines, and what came of the next one
         self.news = threading.Condition()
         self.process = None
         self.reader = None
@@ -79,7 +90,7 @@ class Laterd:
 
     def start(self, seconds=PATIENCE_S, wait=True):
         os.makedirs(self.folder, exist_ok=True)
-        self.lines = []
+        self.heard, self.part = [], b""
         self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                         env=self.environment, **self.popen_options)
@@ -97,15 +108,42 @@ class Laterd:
         return self
 
     def _read(self, process):
-        with process.stderr:
-            for raw in process.stderr:
-                with self.news:
-                    self.lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
-                    self.news.notify_all()
+        """The thread that waits for what it says."""
+        waits = select.poll()
+        waits.register(process.stderr.fileno(), select.POLLIN)
+        while waits.poll() and self._hear(process):
+            pass
         with self.news:
+            process.stderr.close()
             if self.process is process:
                 self.reader = None
             self.news.notify_all()
+
+    def _hear(self, process):
+        """Takes all that it has said by now; False: it says nothing more."""
+        with self.news:
+            now = select.poll()
+            if not process.stderr.closed:
+                now.register(process.stderr.fileno(), select.POLLIN)
+            while now.poll(0):
+                data = os.read(process.stderr.fileno(), 1 << 16)
+                if not data:
+                    self.heard += [self.part.decode("utf-8", "replace")] if self.part else []
+                    self.part = b""
+                    return False
+                *whole, self.part = (self.part + data).split(b"\n")
+                self.heard += [line.decode("utf-8", "replace") for line in whole]
+                self.news.notify_all()
+        return True
+
+    @property
+    def lines(self):
+        """What it has said, up to now: what it wrote before it answered is there when the answer is, though the
+        thread that reads had no processor meanwhile."""
+        with self.news:
+            if self.process:
+                self._hear(self.process)
+            return list(self.heard)
 
     @property
     def pid(self):
@@ -159,7 +197,7 @@ class Laterd:
     def events(self, name):
         """[(level, facts)] of the log lines with that event."""
         found = []
-        for line in list(self.lines):
+        for line in self.lines:
             match = LINE.match(line)
             if match and match.group(2) == name:
                 found.append((match.group(1), match.group(3)))

@@ -16,7 +16,7 @@ from process import LATERD
 
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 PLUGIN = os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")
-START_SECONDS = 90
+START_SECONDS = 180
 
 # Marks a file of tests.
 NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not os.path.exists(PLUGIN),
@@ -31,7 +31,7 @@ class Rabbit:
         self.process = self.names = None
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbit.conf").write_text("\n".join([
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false",
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false", "handshake_timeout = 60000",
             "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB", *conf]) + "\n")
         # Of a plugin that is not enabled rabbit.conf must not speak.
         (folder / "advanced.config").write_text(
@@ -83,7 +83,7 @@ class Rabbit:
 
     def connect(self):
         return pika.BlockingConnection(pika.ConnectionParameters(
-            "127.0.0.1", self.port, heartbeat=0, socket_timeout=10, blocked_connection_timeout=30))
+            "127.0.0.1", self.port, heartbeat=0, socket_timeout=60, stack_timeout=90, blocked_connection_timeout=120))
 
     def eval(self, expression):
         """Runs Erlang in the server."""
@@ -91,7 +91,7 @@ class Rabbit:
 
     def control(self, *arguments):
         done = subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-n", f"t{self.port}@localhost",
-                               *arguments], env=self.env, capture_output=True, text=True, timeout=60,
+                               *arguments], env=self.env, capture_output=True, text=True, timeout=180,
                               check=True)
         return done.stdout
 

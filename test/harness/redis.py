@@ -13,6 +13,7 @@ import time
 
 from patience import PATIENCE_S
 from ports import cluster_ports, free_port  # noqa: F401  (tests take them from here, too)
+from process import remove
 
 # The server of all tests: the installed one, or any other that speaks as Redis does. Its command line
 # client lies beside it and is named alike: valkey-cli beside valkey-server. A sentinel is the same
@@ -28,7 +29,7 @@ class RedisError(Exception):
 class Connection:
     """One connection that asks and is answered: call("SET", "a", 1)."""
 
-    def __init__(self, port, seconds=5):
+    def __init__(self, port, seconds=PATIENCE_S):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
         self.file = self.socket.makefile("rb")
 
@@ -73,7 +74,7 @@ class Redis:
     """One redis-server. `settings` as its configuration has them: appendonly="yes"."""
 
     def __init__(self, folder=None, port=None, sentinel=False, **settings):
-        self.own_folder = folder is None
+        self.own_folder = folder is None  # then close() removes it: kill() alone does not
         self.folder = folder or tempfile.mkdtemp(prefix="laterd-redis-")
         self.port = port or free_port()
         self.sentinel = sentinel
@@ -117,7 +118,7 @@ class Redis:
         self.kill()
         raise RuntimeError(f"{REDIS_SERVER} did not start on port {self.port}")
 
-    def connect(self, seconds=5):
+    def connect(self, seconds=PATIENCE_S):
         connection = Connection(self.port, seconds)
         if self.password:
             connection.call("AUTH", self.password)
@@ -144,7 +145,7 @@ class Redis:
     def close(self):
         self.kill()
         if self.own_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove(self.folder)  # a child that saves ends a little later than its parent
 
     def freeze(self):
         self.signal(signal.SIGSTOP)
@@ -164,7 +165,7 @@ class Started:
 
     def close(self):
         self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
     def __enter__(self):
         return self.start()
@@ -449,6 +450,22 @@ def succeeds(server, *words):
         return True
     except RedisError:
         return False
+
+
+def replicated(master, replica):
+    """Waits until the replica has all that its master has by now."""
+    behind = int(master.info("replication")["master_repl_offset"])
+    wait_until(lambda: int(replica.info("replication").get("slave_repl_offset", -1)) >= behind)
+
+
+def runs_a_script(server):
+    """Waits until it says so to others."""
+    wait_until(lambda: not succeeds(server, "PING"))
+
+
+def fail_over(trio, sentinel=1):
+    """A sentinel makes the replica the master, as soon as it can."""
+    wait_until(lambda: succeeds(trio.sentinels[sentinel], "SENTINEL", "FAILOVER", trio.name))
 
 
 def config(url, **keys):

@@ -3,7 +3,7 @@ file imports those that it uses by their functions' names."""
 
 import pytest
 
-from journal import CURSORS, differences
+from journal import CURSORS, differences, gauge
 from redis import Redis
 from wire import Client, eventually
 
@@ -39,3 +39,5 @@ def is_equal(server, maria, base, topics=("t",)):
     with Client(server.port) as client:
         equal = eventually(lambda: not differences(client, topics, maria, base), 30, 0.2)
         assert equal, differences(client, topics, maria, base)
+        # The rows are seen before the writer has its answer. One that does not write says 0, or nothing.
+        assert eventually(lambda: not gauge(client, "journal_lag_batches"), 30), client.get("/metrics").text

@@ -14,6 +14,7 @@ import subprocess
 import time
 
 import pytest
+from patience import PATIENCE_S
 from redis import REDIS_SERVER, cluster_ports
 
 SCRIPTS = os.path.join(os.path.dirname(__file__), "../../src/engine/redis/scripts")
@@ -89,16 +90,21 @@ class Connection:
 class Ear(Connection):
     """Hears what partition 3 tells all daemons, and what it tells these."""
 
-    def __init__(self, port, *daemons, timeout=0.2):
+    def __init__(self, port, *daemons):
         super().__init__(port)
         channels = ["{laterd:3}:notice", *(b"{laterd:3}:notice:" + daemon for daemon in daemons)]
         self.send("SSUBSCRIBE", *channels)
         for _ in channels:
             self.read()
-        self.socket.settimeout(timeout)
+        self.socket.settimeout(PATIENCE_S)
 
     def hear(self):
         return self.read()[2]
+
+    def silent(self):
+        """Was there no more to be heard? What was told by now comes before the answer to this."""
+        self.send("PING")
+        return self.read() == [b"pong", b""]
 
 
 @functools.lru_cache(maxsize=None)
@@ -162,7 +168,8 @@ class Server:
         self.process = subprocess.Popen(
             [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(where),
              "--save", "", "--appendonly", "no", *options], stdout=subprocess.DEVNULL)
-        for _ in range(100):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             try:
                 Connection(self.port).close()
                 break
@@ -266,6 +273,7 @@ class Queue:
         self.buckets = [f"{self.keys[0][:-1]}j{n}" for n in range(256)]
         self.digests = {}
         self.asks = False  # the slot is on its way to this server
+        self.ahead_us = 0  # of Redis' clock, by which requests say that the queue's is
         self.number = 0
         self.last = None
 
@@ -290,7 +298,7 @@ class Queue:
         """ARGV[1] of a script; `place` in the ring, if it is not the usual one."""
         place = number % 4096 if place is None else place
         return (b"%d" % (again + 2 * self.asks) + b"a" + self.daemon + struct.pack(">H", place)
-                + struct.pack("<QQQQ", number, 0, FOREVER, 0))  # no bounds of the clock
+                + struct.pack("<QQQQ", number, 0, FOREVER, self.ahead_us))  # no bounds of the clock
 
     def repeat(self):
         """The reply to the last request was lost: it is sent again."""
@@ -315,7 +323,7 @@ class Queue:
 
     def now(self):
         seconds, micros = self.redis.call("TIME")
-        return int(seconds) * 1000000 + int(micros)
+        return int(seconds) * 1000000 + int(micros) + self.ahead_us
 
     def open(self, partitions=None, places=4096, layout=4, journal=""):
         return self.ask("open", self.partition, partitions or self.partitions,

@@ -52,7 +52,7 @@ class Relay:
             end(*pair)
 
     def close(self):
-        self.listener.close()
+        end(self.listener)  # shut down: the thread that accepts would take one more
         self.cut_all()
 
     def __enter__(self):
@@ -90,7 +90,7 @@ class Relay:
 
     def _requests(self, pair, deaf):
         client, server = pair
-        before = b""  # a marker may come in two pieces
+        before = piece = b""  # a marker may come in two pieces
         with contextlib.suppress(OSError):
             while data := client.recv(CHUNK):
                 marker = self.marker
@@ -98,10 +98,11 @@ class Relay:
                     self.marker = None
                     deaf.set()
                 before = data[-len(marker):] if marker else b""
-                if self.hook and self.hook[0] in data:
+                if self.hook and self.hook[0] in piece + data:
                     act, self.hook = self.hook[1], None
                     if act() is False:
                         break
+                piece = data[-FIRST_WORDS:] if self.hook else b""
                 if len(self.asked.get(pair, b"")) < FIRST_WORDS:
                     self.asked[pair] = self.asked.get(pair, b"") + data
                 server.sendall(data)

@@ -22,6 +22,7 @@ class SilentBroker:
                 return
 
     def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts takes one more
         self.listener.close()
         for connection in self.connections:
             connection.close()

@@ -15,10 +15,15 @@ pytestmark = [
 ALARM = "{resource_limit, memory, node()}"
 
 
+@pytest.fixture(name="push_timeout")
+def a_timeout_that_nothing_takes():
+    return "5m"
+
+
 @pytest.fixture(name="pushing")
-def a_client(rabbit, laterd):
+def a_client(rabbit, laterd, push_timeout):
     """A client of a laterd with this RabbitMQ as its broker `rabbit`."""
-    server = laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}, "push": {"timeout": "1s"}})
+    server = laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}, "push": {"timeout": push_timeout}})
     with Client(server.port) as client:
         yield client
 
@@ -43,6 +48,7 @@ def attempts(client, job):
     return client.get(f"/v1/jobs/{job}/attempts").json()["attempts"]
 
 
+@pytest.mark.parametrize("push_timeout", ["1s"])
 def test_in_a_memory_alarm_jobs_are_held_and_none_has_failed(rabbit, channel, pushing, topic):
     channel.queue_declare(topic)
     set_target(pushing, topic, "", topic, ["1s"])
@@ -68,7 +74,7 @@ def test_jobs_of_an_exchange_that_is_deleted_fail_until_it_is_back(channel, push
 
     channel.queue_declare(topic)
     declare()
-    set_target(pushing, topic, topic, "k", ["200ms"] * 60)
+    set_target(pushing, topic, topic, "k", ["200ms"] * 10 + ["2s"] * 50)
     for i in range(100):
         pushing.push(topic, id=f"o{i}", body=f"{i}")
         if i == 50:

@@ -111,8 +111,8 @@ def test_amqps_is_refused_with_the_wrong(secure_rabbit, laterd_to, certs, wrong)
 class SecureNats(Nats):
     """`options`: what nats-server is started with besides; the test cannot ask it then."""
 
-    def __init__(self, *options):
-        super().__init__()
+    def __init__(self, folder, *options):
+        super().__init__(folder)
         self.options = options
 
     def start(self, seconds=10):
@@ -145,9 +145,8 @@ def a_nats_with_a_stream():
         servers.append(plain)
         plain.start().make_stream("ORDERS", "orders")
         plain.kill()
-        secure = SecureNats(*options)
+        secure = SecureNats(plain.folder, *options)
         servers.append(secure)
-        secure.folder = plain.folder
         return secure.start()
     yield make
     for server in servers:

@@ -16,7 +16,7 @@ import pytest
 from journal import (BURIED, CURSORS, DELAYED, DELETED, FINISHED, JOBS, LOGS, READY, REJECTED,
                      agree, differences, gauge, rows)
 from mariadb import MYSQLD, NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
-from patience import soon
+from patience import PATIENCE_S, soon
 from process import LATERD
 from relay import Relay
 from wire import Client, eventually
@@ -57,6 +57,8 @@ def caught_up(server, maria, base, topics=("t",)):
         assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 60), client.get("/metrics").body
         assert eventually(lambda: agree(client, topics, maria, base), 30, 0.2), \
             differences(client, topics, maria, base)
+        # The rows are seen before the writer has its answer.
+        assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 60), client.get("/metrics").body
 
 
 def logged(maria, base, job):
@@ -208,9 +210,8 @@ def test_a_frozen_mysql_holds_nobody_up(laterd):
             for i in range(100):
                 assert client.push("t", id=f"j{i}", body="x", delay="1h").status == 201
             soon(time.monotonic() - begun, 5)
-            assert server.wait_log("journal_away", 15)  # after twice the time-out
-            said = server.events("journal_away")[0][1]
-            assert "2013" in said and "slow, frozen or down" in said, said
+            assert eventually(lambda: any("2013" in said and "slow, frozen or down" in said
+                                          for _, said in server.events("journal_away")), 15), server.lines
             maria.signal(signal.SIGCONT)
             caught_up(server, maria, "slow")
     finally:
@@ -283,12 +284,13 @@ def test_a_second_signal_ends_a_daemon_at_once_that_waits_for_mysql(laterd):
             client.push("t", id="b", body="x", delay="1h")
             time.sleep(0.3)  # it is being written
         server.signal(signal.SIGTERM)
-        time.sleep(0.7)  # it has drained, and waits for the journal's thread; a sooner signal is the same one
+        assert server.wait_log("draining")  # a sooner signal is the same one
+        time.sleep(0.7)  # it has drained, and waits for the journal's thread
         assert server.process.poll() is None
         begun = time.monotonic()
         server.signal(signal.SIGTERM)
-        assert server.wait(10) == 1
-        assert time.monotonic() - begun < 0.5
+        assert server.wait() == 1
+        soon(time.monotonic() - begun, 0.5)
         assert server.wait_log("stopped_at_once") and not server.events("stopped")
         maria.signal(signal.SIGCONT)
         server.start()
@@ -314,16 +316,16 @@ def test_a_daemon_that_ends_takes_no_cursor(writer, maria, base, tmp_path):
 
         def hang():
             hangs.set()
-            return goes_on.wait(20)
+            return goes_on.wait(PATIENCE_S)
 
         relay.before(b"information_schema", hang)
         server = writer(url=url, data=tmp_path / "one")
-        assert hangs.wait(20)
+        assert hangs.wait(PATIENCE_S)
         server.process.send_signal(signal.SIGTERM)
         assert eventually(lambda: closed(server.port), 10)
         time.sleep(0.4)  # the journal is closed right after, and waited for up to 3 s
         goes_on.set()
-        assert server.process.wait(20) == 0
+        assert server.process.wait(PATIENCE_S) == 0
         assert maria.run(f"SELECT epoch FROM {CURSORS}", database=base) == epochs
         assert not server.events("journal_away")
 
@@ -632,8 +634,9 @@ def test_before_without_mysql_changes_are_refused(laterd):
             assert client.job("a", method="GET").status == 200
             assert client.job("a", method="DELETE").status == 503
             maria.start()
-            assert eventually(lambda: client.job("a", method="DELETE").status == 204, 30)
-            assert rows(maria, "strict")["a"]["status"] == DELETED
+            # 404: it was done, but not answered in time.
+            assert eventually(lambda: client.job("a", method="DELETE").status in (204, 404), 30)
+            assert eventually(lambda: rows(maria, "strict")["a"]["status"] == DELETED)
     finally:
         maria.stop()
 

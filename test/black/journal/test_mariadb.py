@@ -98,7 +98,7 @@ def run_tests(folder, crashes, *options):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     environment |= {"LATERD": LATERD, "TEST_PORTS": str(WORKER)}
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, *options,
-                           black], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120)
+                           black], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from journal import CURSORS, JOBS, LOGS, gauge_of, rows
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
+from patience import soon
 from redis import Cluster, Connection, Redis
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
 from wire import Client, eventually
@@ -219,7 +220,7 @@ def test_or_it_is_given_up_though_nothing_changes_any_more(daemon):
         push(server, ["b"])
         assert server.wait_log("journal_out_of_step", 20)
         assert server.wait_log("journal_given_up", 20)
-        assert ready(server) and not refused(server, "c")
+        assert eventually(lambda: ready(server) and not refused(server, "c"))
     finally:
         maria.stop()
 
@@ -245,7 +246,7 @@ def test_who_loses_the_lease_does_not_wait_for_mysql(daemon, redis):
                 begun = time.monotonic()
                 assert client.get("/metrics").status == 200
                 took.append(begun if not took else time.monotonic() - begun)
-            assert max(took[1:]) < 0.5
+            soon(max(took[1:]), 0.5)
             connection.call("HDEL", "{laterd:0}:h", "jl")
         maria.signal(signal.SIGCONT)
         is_equal(server, maria, "silent")

@@ -1,14 +1,14 @@
 """A resync of the journal of a queue in Redis: as test_resync.py has it, and what is of Redis alone."""
 
 import json
-import time
 
 import pytest
 
 from journal import CURSORS, DELAYED, DELETED, JOBS, LOGS, differences, gauge, rows
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
-from test_resync import RESYNCS, Load, damage, fill, later, state
+from test_redis_journal import entries_in
+from test_resync import RESYNCS, Load, cannot_end, damage, fill, later, state
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
@@ -90,11 +90,12 @@ def test_killed_in_the_middle_another_daemon_goes_on(daemon, maria, base):
         fill(client, 4000)
         is_equal(writes, maria, base)
         damage(maria, base)
-        assert client.post("/v1/journal/resync", {}).status == 200
-        assert eventually(lambda: maria.run(f"SHOW TABLES LIKE '{RESYNCS}'", database=base) and
-                          maria.run(f"SELECT 1 FROM {RESYNCS}", database=base), 20)
-        assert state(client)["state"] == "running"
-    writes.kill()
+        with cannot_end(maria, base, "j003998"):
+            assert client.post("/v1/journal/resync", {}).status == 200
+            assert eventually(lambda: maria.run(f"SHOW TABLES LIKE '{RESYNCS}'", database=base) and
+                              maria.run(f"SELECT 1 FROM {RESYNCS}", database=base), 20)
+            assert state(client)["state"] == "running"
+            writes.kill()
     with Client(other.port, seconds=60) as client:
         assert eventually(lambda: state(client)["state"] == "done", 60), state(client)
     is_equal(other, maria, base)
@@ -126,7 +127,7 @@ def test_one_that_is_fenced_goes_on_without_having_failed(daemon, maria, base):
         is_equal(server, maria, base)
 
 
-def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base):
+def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base, redis):
     """MySQL is an older copy."""
     server = daemon()
     server.wait_log("journal_writes")
@@ -139,12 +140,12 @@ def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base):
         for job in client.reserve("t", most=50):
             client.job(job["id"], "finish", lease=job["lease"])
         is_equal(server, maria, base)
-        time.sleep(0.5)  # the entries go from Redis
+        assert eventually(lambda: all(entries_in(redis, partition) <= 1 for partition in range(4)))
         server.stop()
         maria.run(*(statement for table in tables for statement in
                     (f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM old_{table}")), database=base)
         server.start()
-        server.wait_log("journal_out_of_step")
+        assert server.wait_log("journal_out_of_step")
     with Client(server.port, seconds=60) as client:
         assert later(server, "resync").returncode == 0
         is_equal(server, maria, base)

@@ -1,6 +1,7 @@
 """A resync brings the rows of the journal to what the queue holds: rows that are missing, wrong, or of no job,
 beside pushes and takes, over kills of laterd and of MySQL."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -57,6 +58,15 @@ def damage(maria, base):
         f"VALUES('never','t',0,1795446284698,'x',1,60,'2026-11-23 15:04:44.803','{{}}'),"
         f"('@99999999.0123456789abcdef','t',0,1795446284698,'x',2,60,NULL,'{{}}')",
         database=base)
+
+
+@contextlib.contextmanager
+def cannot_end(maria, base, name):
+    """No resync ends while the block runs, and none goes beyond the row of that job."""
+    with maria.connect(base) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(f"SELECT 1 FROM {JOBS} WHERE id='{name}' FOR UPDATE")
+        yield
 
 
 def test_rows_that_are_missing_or_wrong_or_of_no_job_are_made_right(writer, maria, base):
@@ -167,7 +177,8 @@ def test_killed_in_the_middle_it_begins_again_by_itself(writer, maria, base, tmp
     damage(maria, base)
     killed = 0
     for turn in range(6):
-        with Client(server.port, seconds=60) as client:
+        held = cannot_end(maria, base, "j005999") if turn == 0 else contextlib.nullcontext()
+        with held, Client(server.port, seconds=60) as client:
             load = Load(server)
             load.start()
             if turn == 0:
@@ -176,7 +187,7 @@ def test_killed_in_the_middle_it_begins_again_by_itself(writer, maria, base, tmp
                               maria.run(f"SELECT 1 FROM {RESYNCS}", database=base), 20)
             time.sleep(0.02 * turn)
             killed += state(client)["state"] == "running"
-        server.kill()
+            server.kill()
         load.stop()
         server.start()
     assert killed
@@ -191,13 +202,14 @@ def test_mysql_killed_in_the_middle_is_waited_for(writer, maria, base):
         fill(client, 6000)
         caught_up(server, maria, base)
         damage(maria, base)
-        assert client.post("/v1/journal/resync", {}).status == 200
-        second = client.post("/v1/journal/resync", {})
-        assert (second.status, second.json()["code"]) == (409, "resync_under_way")
-        restore = client.post("/v1/restore", {})
-        assert (restore.status, restore.json()["code"]) == (409, "resync_under_way")
-        one = client.post("/v1/restore", {"id": "j000001"})
-        assert (one.status, one.json()["code"]) == (409, "resync_under_way")
+        with cannot_end(maria, base, "j005999"):
+            assert client.post("/v1/journal/resync", {}).status == 200
+            second = client.post("/v1/journal/resync", {})
+            assert (second.status, second.json()["code"]) == (409, "resync_under_way")
+            restore = client.post("/v1/restore", {})
+            assert (restore.status, restore.json()["code"]) == (409, "resync_under_way")
+            one = client.post("/v1/restore", {"id": "j000001"})
+            assert (one.status, one.json()["code"]) == (409, "resync_under_way")
         for _ in range(3):
             maria.kill()
             time.sleep(0.3)

@@ -5,11 +5,12 @@ test/unit/member/election_test.c."""
 import signal
 
 import pytest
+from busy import Busy
 from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, boottime_us, until
 from patience import soon
 from ports import free_port
 from process import Laterd
-from wire import Client, Closed
+from wire import Client, Closed, eventually
 
 TIMEOUT_MS = 2000
 ELECTION = pytest.mark.embedded("candidates alone, without a laterd")
@@ -56,8 +57,9 @@ def leader_of(candidates):
 
 
 def wait_leader(candidates, seconds=10):
-    until(lambda: leader_of(candidates), seconds)
-    return leader_of(candidates)
+    leader = eventually(lambda: leader_of(candidates), seconds, every=0.005)
+    assert leader, "nobody leads"
+    return leader
 
 
 def seconds_until_leader(candidates, most):
@@ -89,6 +91,7 @@ def test_kill_9_of_the_leader_is_taken_over_within_the_timeout_and_a_second(join
 
 
 @ELECTION
+@pytest.mark.deadline
 def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
@@ -108,7 +111,7 @@ def test_who_resigns_rests(join):
     until(lambda: other.epoch, 5)
     leader.tell("resign 60000")
     until(lambda: other.holds, 1)
-    assert not leader.holds
+    until(lambda: not leader.holds, 1)  # it may be heard after the other
 
 
 @ELECTION
@@ -138,7 +141,7 @@ def test_a_service_that_is_away_longer_than_the_session_stops_the_leader(service
     try:
         begun = boottime_us()
         until(lambda: not leader_of(candidates), 5)
-        assert boottime_us() - begun < TIMEOUT_MS * 1000
+        soon((boottime_us() - begun) / 1e6, TIMEOUT_MS / 1000)
         until(lambda: all(not candidate.leads for candidate in candidates), 5)
     finally:
         service.thaw()
@@ -162,11 +165,16 @@ def test_a_shorter_absence_ends_nothing(service, join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
     epoch = leader.holds
-    service.freeze()
-    signal.sigtimedwait([], 0.4)
-    service.thaw()
-    begun = boottime_us()
-    until(lambda: boottime_us() - begun > 2 * TIMEOUT_MS * 1000, 10)
+    with Busy() as busy:
+        service.freeze()
+        frozen = boottime_us()
+        signal.sigtimedwait([], 0.4)
+        service.thaw()
+        begun = boottime_us()
+        soon((begun - frozen) / 1e6, 0.8)
+        until(lambda: boottime_us() - begun > 2 * TIMEOUT_MS * 1000, 10)
+    if leader.holds != epoch:
+        soon(busy.longest_s, 0.4)  # then the candidate may have had no processor either
     assert leader.holds == epoch
 
 
@@ -213,7 +221,7 @@ def test_of_two_who_start_at_the_same_moment_one_leads_and_the_other_knows_it(jo
 
 def is_ready(laterd):
     try:
-        with Client(laterd.port, seconds=5) as client:
+        with Client(laterd.port) as client:
             return client.get("/readyz").status
     except (Closed, OSError):
         return 0
@@ -240,7 +248,7 @@ def test_a_laterd_serves_again_after_its_service_was_away_longer_than_the_sessio
             assert client.push("t", body="x", id="meanwhile").status == 503
         until(lambda: boottime_us() - begun > 1_500_000, 10)
         service.thaw()
-        until(lambda: len(laterd.events("leads")) == 2, 20)
+        until(lambda: len(laterd.events("leads")) >= 2, 20)
         assert laterd.events("member_back")
         with Client(laterd.port) as client:
             assert [job["id"] for job in client.reserve("t", most=10)] == ["before"]

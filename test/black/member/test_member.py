@@ -14,7 +14,7 @@ import time
 import pytest
 from coordination import RedisService, until
 from front import certificates
-from patience import soon
+from patience import PATIENCE_S, TooLate, soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
@@ -58,7 +58,7 @@ def a_member(service, tmp_path, request):
 
 def ask(laterd, path):
     try:
-        with Client(laterd.port, seconds=5) as client:
+        with Client(laterd.port, seconds=PATIENCE_S) as client:
             return client.get(path)
     except (Closed, OSError):
         return None
@@ -133,6 +133,7 @@ def test_kill_9_is_taken_over_within_the_timeout_and_a_second_and_nothing_is_los
         assert len(client.reserve("t", most=100)) == 50
 
 
+@pytest.mark.deadline
 def test_a_clean_stop_is_taken_over_at_once(member):
     leader, waits = two(member)
     begun = time.monotonic()
@@ -154,16 +155,18 @@ def test_a_stopped_leader_hands_out_and_acknowledges_nothing_when_it_wakes(membe
         except (Closed, OSError):
             answers.append(None)
 
+    pushing = time.monotonic()
     with Client(leader.port) as client:
         assert client.push("t", body="x", delay="2s").status == 201
     consumer = threading.Thread(target=consume)
     consumer.start()
     until(lambda: "laterd_waiting 1\n" in ask(leader, "/metrics").text, 5)
     leader.signal(signal.SIGSTOP)
+    soon(time.monotonic() - pushing, 2)  # else the job was due before
     until(lambda: waits.events("store_locked"), 3 * TIMEOUT_S)
     assert not serves(waits)  # the job is due by now; whoever is stopped is not to hand it out
     leader.signal(signal.SIGCONT)
-    consumer.join(30)
+    consumer.join(PATIENCE_S)
     assert answers == [None]
     until(lambda: leader.events("leads_no_longer"), 5)
     assert "this process did not run" in facts(leader, "leads_no_longer")
@@ -195,6 +198,7 @@ def opened_ms(laterd):
     return int(re.search(r"opened_ms=(\d+)", facts(laterd, "leads", -1)).group(1))
 
 
+@pytest.mark.deadline
 def test_on_redis_who_waits_has_all_ready_to_serve(member, service):
     """Connections, scripts and partitions; a takeover then takes a round trip."""
     leader, waits = two(member, config={"engine": {"engine": "redis"},
@@ -239,9 +243,13 @@ def test_an_earlier_life_that_leads_still_is_named(member):
     laterd.listeners = [f"127.0.0.1:{laterd.port}"]
     laterd.kill()
     laterd.start()
-    assert laterd.wait_log("waits", 10)
+    until(lambda: laterd.events("waits") or laterd.events("leads"), 10)
+    if not laterd.events("waits"):
+        raise TooLate("the earlier life's time was over when this one began")
     assert "an earlier life of this laterd" in facts(laterd, "waits")
     ready = ask(laterd, "/readyz")
+    if laterd.events("leads"):
+        raise TooLate("it led before it was asked")
     assert ready.status == 503 and "an earlier life of this laterd" in ready.text
     until(lambda: serves(laterd), 3 * TIMEOUT_S)
 
@@ -261,9 +269,10 @@ def test_without_the_service_nobody_leads_and_it_says_why(tmp_path):
             ready = ask(laterd, "/readyz")
             assert ready.status == 503 and "Redis is away" in ready.text
             service.start()
-            until(lambda: len(laterd.events("leads")) == 2, 10)
+            until(lambda: len(laterd.events("leads")) >= 2, 10)
             assert laterd.events("member_back")
-            assert serves(laterd) and cluster(laterd)["epoch"] > 1
+            until(lambda: serves(laterd), 10)
+            assert cluster(laterd)["epoch"] > 1
         finally:
             laterd.kill()
 
@@ -292,7 +301,7 @@ def test_a_row_that_was_deleted_or_written_by_hand_is_named_as_the_reason(member
     service.call("DEL", f"laterd:member:{name}")
     until(lambda: laterd.events("leads_no_longer"), 5)
     assert "was deleted by hand" in facts(laterd, "leads_no_longer")
-    until(lambda: len(laterd.events("leads")) == 2, 5)  # by itself: nobody connects meanwhile
+    until(lambda: len(laterd.events("leads")) >= 2, 5)  # by itself: nobody connects meanwhile
     service.call("HSET", f"laterd:member:{name}", "holder", "another", "epoch", "40")
     until(lambda: len(laterd.events("leads_no_longer")) == 2, 5)
     assert "newest_epoch=40" in facts(laterd, "leads_no_longer", 1)
@@ -471,7 +480,7 @@ def finds_who_leads(command, port, leader):
     try:
         def push(number):
             try:
-                with Client(port, seconds=5) as client:
+                with Client(port) as client:
                     return client.push("t", body="x", id=f"n{number}", if_exists="keep").status
             except (Closed, OSError):
                 return 0
@@ -521,12 +530,12 @@ def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
                      "amqp_in.in": {"broker": "rabbit", "queue": "q", "target": "e", "topic": "in"}})
     laterd.start()
     until(lambda: serves(laterd), 3 * TIMEOUT_S)
-    until(lambda: len(broker.connections) == 2, 10)  # both wait for its first word
+    until(lambda: len(broker.connections) >= 2, 10)  # both wait for its first word
     service.freeze()
     try:
         assert laterd.wait_log("leads_no_longer")
         slowest, begun = 0.0, time.monotonic()
-        while not laterd.events("leader_closed") and time.monotonic() < begun + 30:
+        while not laterd.events("leader_closed") and time.monotonic() < begun + PATIENCE_S:
             asked = time.monotonic()
             answer = ask(laterd, "/healthz")
             slowest = max(slowest, time.monotonic() - asked)
@@ -557,7 +566,7 @@ def test_who_cannot_open_all_answers_while_a_broker_hangs(member, tmp_path):
     ca.write_text("this is no certificate", encoding="ascii")
     leader.kill()
     slowest, begun = 0.0, time.monotonic()
-    while not waits.events("cannot_lead") and time.monotonic() < begun + 30:
+    while not waits.events("cannot_lead") and time.monotonic() < begun + PATIENCE_S:
         asked = time.monotonic()
         assert ask(waits, "/healthz").status == 200
         slowest = max(slowest, time.monotonic() - asked)
@@ -577,7 +586,7 @@ def test_many_intakes_of_a_broker_that_hangs_are_waited_for_together(member):
     laterd = member({"broker.rabbit": {"type": "amqp", "url": url, "timeout": "30s"}, **intakes})
     laterd.start()
     until(lambda: serves(laterd), 3 * TIMEOUT_S)
-    until(lambda: len(broker.connections) == 5, 10)  # all wait for its first word
+    until(lambda: len(broker.connections) >= 5, 10)  # all wait for its first word
     begun = time.monotonic()
     laterd.signal(signal.SIGTERM)
     assert laterd.wait() == 0
@@ -604,7 +613,8 @@ def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, me
         until(lambda: laterd.events("leaving_long"), 8)
         assert 'waits_for="webhooks"' in facts(laterd, "leaving_long")
         until(lambda: cluster(laterd).get("role") == "waiting", 2)  # resigned: it leads in vain no longer
-        assert not laterd.events("leader_closed")
+        if laterd.events("leader_closed"):
+            raise TooLate("the thread had ended, as it does after nine seconds")
         assert ask(laterd, "/healthz").status == 200
         until(lambda: laterd.events("leader_closed"), 10)
         until(lambda: serves(laterd), 15)  # and takes part again
@@ -661,6 +671,6 @@ def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
             thread.start()
             server = f"http://127.0.0.1:{listener.getsockname()[1]}"
             ended = subprocess.run([LATER, "cluster", "-s", server], capture_output=True, text=True,
-                                   timeout=30, check=False)
+                                   timeout=PATIENCE_S, check=False)
             thread.join()
             assert ended.returncode == code, ended

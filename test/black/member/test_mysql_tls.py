@@ -76,7 +76,7 @@ def in_order(laterd, kind):
     """It leads; its journal writes."""
     if kind == "journal":
         return bool(laterd.events("journal_writes"))
-    with Client(laterd.port, seconds=5) as client:
+    with Client(laterd.port) as client:
         return client.get("/readyz").status == 200
 
 

@@ -5,11 +5,13 @@ import threading
 import time
 
 import pytest
-from patience import soon
+from patience import PATIENCE_S, soon
 from process import DidNotStart
-from redis import Cluster, Redis, Sentinels, wait_until, config
+from redis import Cluster, Redis, Sentinels, config, fail_over, replicated, wait_until
 from wire import Client, Closed, eventually
 
+
+SHORT = "1s"
 
 
 @pytest.fixture
@@ -32,9 +34,10 @@ def cluster():
 
 @pytest.fixture
 def daemons(laterd):
-    """Makes daemons: daemons(url, prefix=…); those with one prefix share a queue."""
+    """Makes daemons: daemons(url, prefix=…); those with one prefix share a queue. A Redis that is only busy answers
+    in time; where it does not answer at all, the test says timeout=SHORT."""
     def make(url, start=True, **keys):
-        return laterd(config(url, **keys), start=start)
+        return laterd(config(url, **{"timeout": "20s", **keys}), start=start)
     return make
 
 
@@ -42,16 +45,41 @@ def push_all(client, topic, count, **fields):
     return [client.push_id(topic, body=f"{topic}-{i}", **fields) for i in range(count)]
 
 
-def drain(client, topic, wait=None):
+def drain(client, topic):
     """All ready jobs of the topic, finished; their bodies in the order they came."""
     bodies = []
     while True:
-        jobs = client.reserve(topic, most=100, **({"wait": wait} if wait else {}))
-        if not jobs:
+        answer = client.post("/v1/reserve", {"topics": [topic], "wait": 0, "max": 100})
+        if answer.status != 200:
+            assert answer.status in (204, 503), answer
             return bodies
-        for job in jobs:
+        for job in answer.json()["jobs"]:
             bodies.append(job["body"])
             assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+
+
+def drain_all(client, topic, wanted):
+    """The same, until these have come: an answer may be without jobs of a server that is slow."""
+    bodies, wanted = [], set(wanted)
+    wait_until(lambda: bodies.extend(drain(client, topic)) or wanted <= set(bodies))
+    return bodies + drain(client, topic)
+
+
+class Taker(threading.Thread):
+    """A reserve that waits for longer than anybody else does."""
+
+    def __init__(self, port, topic):
+        super().__init__(daemon=True)
+        self.port, self.topic, self.taken = port, topic, []
+        self.start()
+
+    def run(self):
+        with Client(self.port, seconds=10 * PATIENCE_S) as client:
+            self.taken += client.reserve(self.topic, wait=f"{9 * PATIENCE_S}s")
+
+    def jobs(self):
+        self.join(PATIENCE_S)
+        return self.taken
 
 
 # Starting
@@ -124,31 +152,29 @@ def test_a_user_with_a_password_and_a_socket(daemons, tmp_path):
 
 def test_a_killed_redis_is_told_at_once_and_found_again(daemons):
     with Redis(appendonly="yes", appendfsync="always") as redis:
-        server = daemons(redis.url)
-        with Client(server.port) as client, Client(server.port) as other:
+        server = daemons(redis.url, timeout=SHORT)
+        with Client(server.port) as client:
             push_all(client, "a", 50)
+            before = len(server.events("redis_away")), len(server.events("redis_back"))
             redis.kill()
             begin = time.monotonic()
             assert client.push("a", body="no").status == 503
             assert client.get("/readyz").status == 503
             soon(time.monotonic() - begin, 2.5)
-            answers = []
-            waiter = threading.Thread(
-                target=lambda: answers.append(other.reserve("parked", wait="20s")))
-            waiter.start()
+            waiter = Taker(server.port, "parked")
             redis.start()
-            eventually(lambda: client.get("/readyz").status == 200, 10)
+            assert eventually(lambda: client.get("/readyz").status == 200, 10)
             client.push_id("parked", body="woken")
-            waiter.join(10)
-            assert [job["body"] for job in answers[0]] == ["woken"]
-            assert sorted(drain(client, "a"), key=lambda b: int(b[2:]))[:50] == \
-                [f"a-{i}" for i in range(50)]
-        assert len(server.events("redis_away")) == 1
-        assert len(server.events("redis_back")) == 1
+            assert [job["body"] for job in waiter.jobs()] == ["woken"]
+            all_of_them = [f"a-{i}" for i in range(50)]
+            bodies = drain_all(client, "a", all_of_them)
+            assert sorted(body for body in bodies if body != "no") == sorted(all_of_them)
+        assert len(server.events("redis_away")) == before[0] + 1
+        assert len(server.events("redis_back")) == before[1] + 1
 
 
 def test_a_hung_redis_is_answered_for_in_time_and_does_nothing_twice(daemons, redis):
-    server = daemons(redis.url)
+    server = daemons(redis.url, timeout=SHORT)
     with Client(server.port) as client:
         push_all(client, "a", 3)
         redis.freeze()
@@ -157,14 +183,14 @@ def test_a_hung_redis_is_answered_for_in_time_and_does_nothing_twice(daemons, re
         assert answer.status == 503
         soon(time.monotonic() - begin, 2.5)
         redis.thaw()
-        eventually(lambda: client.get("/readyz").status == 200, 10)
-        bodies = drain(client, "a")
+        assert eventually(lambda: client.get("/readyz").status == 200, 10)
+        bodies = drain_all(client, "a", ["a-0", "a-1", "a-2"])
         assert sorted(b for b in bodies if b != "maybe") == ["a-0", "a-1", "a-2"]
         assert bodies.count("maybe") <= 1
 
 
 def test_a_short_hang_is_waited_out(daemons, redis):
-    server = daemons(redis.url, timeout="3s")
+    server = daemons(redis.url, timeout="20s")
     with Client(server.port) as client:
         client.push_id("a", body="0")
         redis.freeze()
@@ -205,7 +231,7 @@ def test_a_redis_that_lost_everything_is_made_anew(daemons, redis):
 
 
 def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
-    server = daemons(redis.url)
+    server = daemons(redis.url, timeout=SHORT)
     stop = threading.Event()
 
     pushed, answers = [], []
@@ -231,9 +257,9 @@ def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
             stop.set()
             cutter.join()
         assert len(pushed) > 200, answers
-        bodies = drain(client, "a")
+        assert eventually(lambda: client.get("/readyz").status == 200)
+        bodies = drain_all(client, "a", pushed)
         assert len(set(bodies)) == len(bodies)
-        assert set(pushed) <= set(bodies)
 
 
 # Waiting and timing
@@ -247,10 +273,11 @@ def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
         for _ in range(10):
             due = time.time() + 0.15
             client.push_id("soon", body="x", due=int(due * 1000))
-            job, = client.reserve("soon", wait="5s")
+            job, = client.reserve("soon", wait="20s")
             late.append(time.time() - due)
             client.job(job["id"], "finish", lease=job["lease"])
-    assert min(late) >= -0.002 and sorted(late)[5] < 0.2, late  # who polls is late by more
+    assert min(late) >= -0.002, late
+    soon(sorted(late)[5], 0.2)  # who polls is late by more
 
 
 # Several daemons
@@ -259,15 +286,12 @@ def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
 @pytest.mark.serial
 def test_two_daemons_serve_one_queue_and_wake_each_other(daemons, redis):
     one, two = daemons(redis.url), daemons(redis.url)
-    with Client(one.port) as first, Client(two.port) as second:
-        answers = []
-        waiter = threading.Thread(
-            target=lambda: answers.extend(second.reserve("a", wait="10s")))
-        waiter.start()
+    with Client(one.port) as first:
+        waiter = Taker(two.port, "a")
         time.sleep(0.3)
         begin = time.monotonic()
         first.push_id("a", body="across")
-        waiter.join(10)
+        answers = waiter.jobs()
         assert [job["body"] for job in answers] == ["across"]
         soon(time.monotonic() - begin, 1)
         assert first.job(answers[0]["id"], "finish", lease=answers[0]["lease"]).status in (200, 204)
@@ -303,17 +327,18 @@ def test_a_killed_daemon_loses_nothing(daemons, redis):
             except (OSError, Closed):
                 pass  # what was under way is nobody's promise
 
+        before = len(pushed)
         pusher = threading.Thread(target=push_on)
         pusher.start()
-        time.sleep(0.3)
+        assert eventually(lambda: len(pushed) > before + 40 or not pusher.is_alive())
         daemon.kill()
         stop.set()
-        pusher.join(10)
+        pusher.join(PATIENCE_S)
         daemon.start()
-    with Client(daemon.port) as client:
-        bodies = drain(client, "a", wait="200ms")
     assert len(pushed) > 100
-    assert set(pushed) <= set(bodies) and len(bodies) == len(set(bodies))
+    with Client(daemon.port) as client:
+        bodies = drain_all(client, "a", pushed)
+    assert len(bodies) == len(set(bodies))
 
 
 # Sentinel
@@ -324,11 +349,11 @@ def test_a_failover_is_followed(daemons, sentinels):
     with Client(server.port) as client:
         push_all(client, "a", 20)
         old = sentinels.master()
-        time.sleep(0.3)  # replication is behind the answers
+        replicated(old, next(server for server in sentinels.servers if server is not old))
         old.kill()
-        eventually(lambda: client.push("a", body="after").status in (200, 201), 30)
+        assert eventually(lambda: client.push("a", body="after").status in (200, 201), 30)
         assert sentinels.master() is not old
-        assert {f"a-{i}" for i in range(20)} <= set(drain(client, "a"))
+        drain_all(client, "a", [f"a-{i}" for i in range(20)])
     old.extra = []
     old.start()
 
@@ -343,7 +368,7 @@ def test_a_cluster_spreads_the_queue(daemons, cluster):
             client.push_id("a", body=str(i), id=f"id-{i}")
         with_keys = sum(1 for node in cluster.servers[:3] if node.call("DBSIZE") > 0)
         assert with_keys == 3
-        assert sorted(map(int, drain(client, "a"))) == list(range(60))
+        assert sorted(map(int, drain_all(client, "a", map(str, range(60))))) == list(range(60))
 
 
 def test_resharding_while_serving_loses_nothing(daemons, cluster):
@@ -363,14 +388,15 @@ def test_resharding_while_serving_loses_nothing(daemons, cluster):
 
     pusher = threading.Thread(target=push_on)
     pusher.start()
-    time.sleep(0.2)
+    assert eventually(lambda: len(pushed) > 20)
     moved = sum(move_slot(cluster, slot, masters[0]) for slot in slots)
-    time.sleep(0.3)
+    while_moving = len(pushed)
+    assert eventually(lambda: len(pushed) > while_moving + 30)
     stop.set()
     pusher.join()
     assert moved > 3 and len(pushed) > 50
     with Client(server.port) as client:
-        taken = drain(client, "a")
+        taken = drain_all(client, "a", pushed)
     # The last push may have been done though it was answered 503.
     assert len(set(taken)) == len(taken)
     assert set(pushed) <= set(taken) <= {*pushed, f"b-{len(pushed)}"}
@@ -400,16 +426,16 @@ def move_slot(cluster, slot, target):
 
 
 def test_a_master_of_the_cluster_is_replaced(daemons, cluster):
-    server = daemons(cluster.url, prefix="replaced")
+    server = daemons(cluster.url, prefix="replaced", timeout=SHORT)
     with Client(server.port) as client, cluster.hasty():
         for i in range(40):
             client.push_id("a", body=str(i), id=f"id-{i}")
         victim = cluster.servers[0]
-        time.sleep(0.3)
+        replicated(victim, cluster.servers[3])
         victim.kill()
-        eventually(lambda: client.get("/readyz").status == 200 and
-                   client.push("b", body="x", id=f"b{time.monotonic()}").status in (200, 201), 30)
-        assert sorted(map(int, drain(client, "a"))) == list(range(40))
+        assert eventually(lambda: client.get("/readyz").status == 200 and
+                          client.push("b", body="x", id=f"b{time.monotonic()}").status in (200, 201), 30)
+        assert sorted(map(int, drain_all(client, "a", map(str, range(40))))) == list(range(40))
     victim.start()
 
 
@@ -420,34 +446,30 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
     with Redis() as replica:
         redis.call("CONFIG", "SET", "repl-diskless-sync-delay", 0)
         replica.call("REPLICAOF", "127.0.0.1", redis.port)
-        server = daemons(redis.url, wait_replicas=1)
+        server = daemons(redis.url, wait_replicas=1, timeout="2s")
         with Client(server.port) as client:
             # A new replica's first word to its master may take a second.
-            eventually(lambda: client.push("first", body="x").status == 201, 20)
+            assert eventually(lambda: client.push("first", body="x").status == 201, 20)
             push_all(client, "a", 10)
             replica.freeze()
             assert client.push("a", body="alone").status == 503
             replica.thaw()
-            eventually(lambda: client.push("a", body="together").status in (200, 201), 10)
-            bodies = drain(client, "a")
+            assert eventually(lambda: client.push("a", body="together").status in (200, 201), 10)
+            drain_all(client, "a", [*(f"a-{i}" for i in range(10)), "together"])
             assert client.counts("a")["delayed"] == 0, "the clocks are one"
-            assert {f"a-{i}" for i in range(10)} | {"together"} <= set(bodies)
 
 
 def test_a_parked_poll_is_served_after_a_failover(daemons):
     """The notices come from the new master, though the old one may live on as a replica."""
     with Sentinels() as trio:
-        server = daemons(trio.url)
-        answers = []
-        with Client(server.port) as client, Client(server.port, seconds=60) as other:
+        server = daemons(trio.url, timeout=SHORT)
+        with Client(server.port) as client:
             client.push_id("other", body="x", delay="1h")
-            waiter = threading.Thread(target=lambda: answers.extend(other.reserve("a", wait="50s")))
-            waiter.start()
+            waiter = Taker(server.port, "a")
             time.sleep(0.3)
             old = trio.master()
-            trio.sentinels[1].call("SENTINEL", "FAILOVER", trio.name)
+            fail_over(trio)
             wait_until(lambda: trio.master() is not old, 20)
             time.sleep(1)
-            eventually(lambda: client.push("a", body="after").status in (200, 201), 20)
-            waiter.join(20)
-        assert [job["body"] for job in answers] == ["after"]
+            assert eventually(lambda: client.push("a", body="after").status in (200, 201), 20)
+            assert [job["body"] for job in waiter.jobs()] == ["after"]

@@ -10,6 +10,7 @@ import urllib.parse
 
 import pytest
 from beanstalk import Connection, Gone
+from patience import PATIENCE_S, TooLate, soon
 from redis import REDIS_SERVER, Redis
 from relay import Relay
 from wire import Client, Closed, eventually
@@ -17,7 +18,15 @@ from wire import Client, Closed, eventually
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
 
 TTR_S = 2
+SLOW_S = 2  # of an answer
 LOST = (Closed, Gone, OSError)  # the connection broke: nobody knows
+
+
+def in_time(since, good, answer):
+    """Fails if it is no good answer; it need not be one when the ttr is over since the job was asked for."""
+    if not good:
+        soon(time.monotonic() - since, TTR_S)
+    assert good, answer
 
 
 class NotNow(Exception):
@@ -71,7 +80,7 @@ class V1:
     success fails the test; `again`: an earlier try may have been done."""
 
     def __init__(self, front, topic):
-        self.port, self.topic = front.http, topic
+        self.port, self.topic, self.asked = front.http, topic, 0
 
     def request(self, *words, **fields):
         with Client(self.port) as client:
@@ -87,6 +96,7 @@ class V1:
 
     def take(self):
         """(number, what it is ended with), or None."""
+        self.asked = time.monotonic()
         answer = self.request("POST", "/v1/reserve", topics=[self.topic], wait="100ms")
         assert answer.status in (200, 204), answer
         if answer.status == 204:
@@ -96,7 +106,7 @@ class V1:
 
     def finish(self, job, again):
         answer = self.request("POST", f"/v1/jobs/{job['id']}/finish", lease=job["lease"])
-        assert answer.status in ((200, 204, 404, 409) if again else (200, 204)), answer
+        in_time(self.asked, answer.status in ((200, 204, 404, 409) if again else (200, 204)), answer)
 
 
 class DelayQueue(V1):
@@ -138,18 +148,23 @@ class DelayqueueJava(V1):
                   ttrTime=TTR_S, message=number)
 
     def take(self):
+        self.asked = time.monotonic()
         job = self.call("GET", f"/pop/{self.topic}")
         return job and (int(job["message"]), job)
 
     def finish(self, job, again):
-        self.call("POST", "/finish", id=job["id"])
+        try:
+            self.call("POST", "/finish", id=job["id"])
+        except NotNow:
+            soon(time.monotonic() - self.asked, TTR_S)
+            raise
 
 
 class Beanstalk:
     """beanstalkd's protocol: a reservation is its connection's, so one sees a job to its end."""
 
     def __init__(self, front, topic):
-        self.port, self.topic = front.beanstalk, topic
+        self.port, self.topic, self.asked = front.beanstalk, topic, 0
         self.connection = None
 
     def push(self, number, again):
@@ -165,13 +180,15 @@ class Beanstalk:
         self.close()
         self.connection = Connection(self.port)
         assert self.connection.ask(f"watch {self.topic}").word == "WATCHING"
+        self.asked = time.monotonic()
         job = self.connection.reserve()
         return job and (int(job[1]), job[0])
 
     def finish(self, job, again):
         if again:
             return  # its connection is gone, and so is the reservation: the job will come again
-        assert self.connection.ask(f"delete {job}").word in ("DELETED", "OUT_OF_MEMORY")
+        answer = self.connection.ask(f"delete {job}")
+        in_time(self.asked, answer.word in ("DELETED", "OUT_OF_MEMORY"), answer)
 
     def close(self):
         if self.connection:
@@ -184,7 +201,7 @@ class Worker(threading.Thread):
     def __init__(self, protocol, front, name):
         super().__init__(daemon=True)
         self.client = protocol(front, name)
-        self.pushed, self.taken, self.tries, self.failure = [], set(), 1, None
+        self.pushed, self.taken, self.failures, self.failure = [], set(), [], None
         self.stopping = threading.Event()
         self.start()
 
@@ -196,7 +213,7 @@ class Worker(threading.Thread):
                 self.insist(self.client.push, number)
                 self.pushed.append(number)
                 self.take()
-            end = time.monotonic() + 10  # what a dead daemon's connections held comes back
+            end = time.monotonic() + PATIENCE_S  # what a dead daemon's connections held comes back
             while set(self.pushed) - self.taken and time.monotonic() < end:
                 self.take()
         except Exception as failure:  # noqa: BLE001: told by the test
@@ -210,11 +227,15 @@ class Worker(threading.Thread):
 
     def insist(self, act, *words):
         """Tries again at the next daemon, as a client behind a balancer does."""
+        failures = []
         for tried in itertools.count(1):
-            self.tries = max(self.tries, tried)
+            begun = time.monotonic()
             try:
                 return act(*words, tried > 1)
-            except (*LOST, NotNow):
+            except (*LOST, NotNow) as failure:
+                failures.append((time.monotonic() - begun, repr(failure)))
+                if len(failures) > len(self.failures):
+                    self.failures = failures
                 if tried == 5:
                     raise
 
@@ -229,12 +250,17 @@ def judge(workers, most_tries):
     for worker in workers:
         worker.stopping.set()
     for worker in workers:
-        worker.join(20)
+        worker.join(2 * PATIENCE_S)
         name = type(worker.client).__name__
+        if isinstance(worker.failure, TooLate):
+            raise worker.failure
         assert not worker.is_alive() and worker.failure is None, (name, worker.failure)
         lost = set(worker.pushed) - worker.taken
         assert len(worker.pushed) > 20 and not lost, (name, len(worker.pushed), sorted(lost)[:5])
-        assert worker.tries <= most_tries, (name, worker.tries)
+        if len(worker.failures) >= most_tries:
+            for took, _ in worker.failures:
+                soon(took, SLOW_S)  # one that is slow may have been refused because Redis was
+        assert len(worker.failures) < most_tries, (name, worker.failures)
 
 
 def go_on(workers):
@@ -248,7 +274,8 @@ def test_p2_clients_of_each_protocol_need_no_home(front, workers):
     go_on(workers)
     go_on(workers)
     judge(workers, 1)
-    assert all(relay.taken > 60 for relay in front.relays)
+    # Of each protocol 22 were pushed and taken, by connections of their own.
+    assert all(relay.taken >= 44 for relay in front.relays), [relay.taken for relay in front.relays]
 
 
 def test_p2_a_daemon_killed_behind_the_balancer_costs_a_second_try(front, workers):

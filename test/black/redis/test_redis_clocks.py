@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from patience import PATIENCE_S, soon
 from process import ROOT
 from redis import REDIS_SERVER, Cluster
 from wire import Client, eventually
@@ -42,7 +43,7 @@ def crooked(shifted):
     shifts = [shifted(1700), shifted(-1200), {}]
     with begin(Cluster(replicas=0), shifts) as cluster:
         for server, expected in zip(cluster.servers, (-1.7e6, 1.2e6, 0)):
-            assert abs(behind_us(server) - expected) < 1e5, "the clock is not shifted"
+            assert eventually(lambda: abs(behind_us(server) - expected) < 1e5), "the clock is not shifted"
         yield cluster
 
 
@@ -50,14 +51,14 @@ def crooked(shifted):
 def client(crooked, laterd, request):
     keys = {"engine": {"engine": "redis"},
             "redis": {"url": crooked.url, "prefix": request.node.name}}
-    with Client(laterd(keys).port, seconds=20) as one:
+    with Client(laterd(keys).port) as one:
         yield one
 
 
-def take_all(client, topic, count, seconds=8):
+def take_all(client, topic, count):
     """{id: (job, when it came)}"""
     taken = {}
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE_S
     while len(taken) < count and time.monotonic() < end:
         jobs = client.reserve(topic, wait="200ms", most=100)
         taken.update({job["id"]: (job, time.time()) for job in jobs})
@@ -77,10 +78,12 @@ def test_p3_no_server_of_a_cluster_gives_a_job_early(client):
             client.push_id("t", id=job_id, body="x", delay="700ms", ttr="1m")
         due[job_id] = due_ms / 1000
         if number % 10 == 0:
+            latest_ms = int(time.time() * 1000) + 700
             told = client.job(job_id, method="GET").json()
-            assert abs(told["due_ms"] - due_ms) < 500, "told by the daemon's clock"
+            assert due_ms - 500 < told["due_ms"] < latest_ms + 500, "told by the daemon's clock"
     late = {job_id: came - due[job_id] for job_id, (_, came) in take_all(client, "t", 96).items()}
-    assert min(late.values()) >= 0 and max(late.values()) < LATE_S, sorted(late.values())
+    assert min(late.values()) >= 0, sorted(late.values())
+    soon(max(late.values()), LATE_S)
 
 
 def test_p4_a_ttr_is_as_long_on_every_server(client):
@@ -88,11 +91,13 @@ def test_p4_a_ttr_is_as_long_on_every_server(client):
         client.push_id("t", id=f"job-{number}", body="x", ttr="1500ms")
     before = time.time()
     first = take_all(client, "t", 48)
+    soon(time.time() - before, 1.4)  # none is there for the second time
     again = take_all(client, "t", 48)
+    soon(max(came - first[job_id][1] for job_id, (_, came) in again.items()), 1.5 + LATE_S)
     for job_id, (job, came) in again.items():
         assert job["attempt"] == 2 and job["lease"] != first[job_id][0]["lease"]
         # Its ttr began after its first reserve was sent and before that was answered.
-        assert came - before >= 1.5 and came - first[job_id][1] < 1.5 + LATE_S
+        assert came - before >= 1.5
 
 
 def test_numbers_and_leases_grow_when_a_slower_clock_takes_over(shifted, laterd):
@@ -105,10 +110,10 @@ def test_numbers_and_leases_grow_when_a_slower_clock_takes_over(shifted, laterd)
             """Of a new job, and of its lease."""
             job_id = client.push_id(topic, body="x", ttr="1h")
             # Pushed by the difference of before, it may be late by as much as that has changed.
-            [job] = client.reserve(topic, wait="6s")
+            [job] = client.reserve(topic, wait="20s")
             return int(job_id.lstrip("@")), int(job["lease"])
 
-        with Client(server.port, seconds=20) as client:
+        with Client(server.port) as client:
             before = {topic: numbers(client, topic) for topic in topics}
             for replica in cluster.servers[3:]:
                 cluster.fail_over(replica)

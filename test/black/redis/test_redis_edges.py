@@ -9,7 +9,7 @@ import time
 
 import pytest
 from beanstalk import Connection
-from patience import soon
+from patience import TooLate, soon
 from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, config
 from relay import Relay
@@ -18,6 +18,7 @@ from wire import Client, Wire, eventually, request_bytes
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
 
 RING = 4096  # requests to a partition that may be unanswered
+STALE_S = 0.1  # what is known of ready jobs is looked up again then: src/engine/redis/fetch.c
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_a_queue_is_made_anew_however_many_requests_were_refused_meanwhile(later
     poll = Poll(server.port, "t")
     redis.kill()
     time.sleep(0.3)  # now what the poll asks for waits for Redis, and is the oldest request
-    wires = [Wire(server.port, 10) for _ in range(300)]
+    wires = [Wire(server.port, 30) for _ in range(300)]
     for _ in range(RING // len(wires) + 2):
         assert set(push_from(wires, "u")) == {503}
     for wire in wires:
@@ -58,8 +59,8 @@ def test_a_queue_is_made_anew_however_many_requests_were_refused_meanwhile(later
 
 
 def test_flushed_scripts_are_loaded_once_for_all_who_miss_them(laterd, redis):
-    server = laterd(config(redis.url, partitions=1))
-    wires = [Wire(server.port, 10) for _ in range(60)]
+    server = laterd(config(redis.url, partitions=1, timeout="20s"))
+    wires = [Wire(server.port, 30) for _ in range(60)]
     assert set(push_from(wires, "t")) == {201}
     redis.call("SCRIPT", "FLUSH")
     before = calls_of(redis, "script|load")
@@ -83,8 +84,9 @@ def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
         before = calls_of(redis, "evalsha")
         since = time.monotonic()
         assert client.push("t", body="x").status == 503
+        calls = calls_of(redis, "evalsha") - before
         soon(time.monotonic() - since, 1.5)
-        assert calls_of(redis, "evalsha") - before < 400
+        assert calls < 400
         redis.call("ACL", "SETUSER", "jobs", "+script|load")
         assert eventually(lambda: client.push("t", body="x").status == 201, 5)
 
@@ -124,16 +126,15 @@ def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
             client.push_id("t", id="somewhere", body="x")
             before, since = reserves(redis), time.monotonic()
             assert [job["id"] for job in client.reserve("t")] == ["somewhere"]
-            took = time.monotonic() - since
+            soon(time.monotonic() - since, 0.8)  # later it looks again
             assert reserves(redis) - before == 17, "a look at each partition, and the job"
-            soon(took, 0.8)
             since = time.monotonic()
             assert client.reserve("nothing") == []
             soon(time.monotonic() - since, 0.8)
 
 
 def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     with Client(server.port) as client:
         priorities = random.sample(range(100), 60)
         for priority in priorities:
@@ -146,7 +147,7 @@ def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):
 
 
 def test_an_urgent_job_from_another_daemon_is_soon_the_first(laterd, redis):
-    one, other = laterd(config(redis.url)), laterd(config(redis.url))
+    one, other = laterd(config(redis.url, timeout="20s")), laterd(config(redis.url, timeout="20s"))
     with Client(one.port) as client, Client(other.port) as pusher:
         for number in range(400):
             client.push_id("t", id=f"job-{number}", body="x", priority=9)
@@ -159,29 +160,35 @@ def test_an_urgent_job_from_another_daemon_is_soon_the_first(laterd, redis):
 
 
 def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     with Client(server.port) as client:
         client.reserve("t")
-        before = reserves(redis)
+        before, asked, old = reserves(redis), time.monotonic(), 0
         for number in range(100):
             client.push_id("t", id=f"job-{number}", body="x")
             assert client.reserve("t")[0]["id"] == f"job-{number}"
+            old += time.monotonic() - asked > STALE_S / 2
+            asked = time.monotonic()
+        if old > 1:
+            raise TooLate(f"{old} times what it knew was old when it was asked")
         assert reserves(redis) - before < 150
 
 
 def test_jobs_that_come_due_for_the_only_daemon_cost_no_notices(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
     count = 40
     with Client(server.port) as client:
-        polls = [Wire(server.port, 20) for _ in range(count)]
+        polls = [Wire(server.port, 60) for _ in range(count)]
         for poll in polls:
-            poll.send(request_bytes("POST", "/v1/reserve", b'{"topics": ["t"], "wait": "20s"}'))
+            poll.send(request_bytes("POST", "/v1/reserve", b'{"topics": ["t"], "wait": "60s"}'))
         for number in range(count):
             client.push_id("t", id=f"due-{number}", body="x", delay=f"{800 + 10 * number}ms")
         before = calls_of(redis, "spublish"), reserves(redis)
+        since = time.monotonic()
         assert [poll.response().status for poll in polls] == [200] * count
-        assert calls_of(redis, "spublish") - before[0] < count / 2
-        assert reserves(redis) - before[1] < count * 1.5
+        told, asked = calls_of(redis, "spublish") - before[0], reserves(redis) - before[1]
+        soon(time.monotonic() - since, 3)  # each second has its heartbeats and looks
+        assert told < count / 2 and asked < count * 1.5, (told, asked)
     for poll in polls:
         poll.close()
 
@@ -204,7 +211,7 @@ def test_p6_what_a_connection_held_goes_back_however_long_redis_is_away(laterd):
 
 
 def test_p6_a_connection_that_held_very_many_jobs_gives_back_all(laterd, redis):
-    server = laterd(config(redis.url, partitions=1), beanstalk=["127.0.0.1:0"])
+    server = laterd(config(redis.url, partitions=1, timeout="20s"), beanstalk=["127.0.0.1:0"])
     many = RING + 500
     with Client(server.port) as client:
         for _ in range(0, many, 100):

@@ -10,9 +10,9 @@ import time
 
 import pytest
 from beanstalk import Connection
-from patience import soon
+from patience import PATIENCE_S, soon
 from poll import Poll
-from redis import REDIS_SERVER, Cluster, Redis, Sentinels, wait_until, config
+from redis import REDIS_SERVER, Cluster, Redis, Sentinels, config, replicated, wait_until
 from relay import Relay
 from wire import Client, Closed, Wire, eventually, request_bytes
 
@@ -35,7 +35,7 @@ QUEUES = itertools.count()
 @pytest.fixture
 def pair(laterd, redis):
     """Two daemons on a queue of the test's own."""
-    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")
+    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")  # a dead daemon is waited for by redis.timeout, too
     return laterd(keys, beanstalk=["127.0.0.1:0"]), laterd(keys, beanstalk=["127.0.0.1:0"])
 
 
@@ -67,18 +67,18 @@ def test_every_step_of_a_life_may_be_at_another_daemon(roamer, balancer):
     for _ in range(2):  # at the other one, the second time
         job_id = roamer.push_id("life", body={"n": 1}, delay="100ms", priority=7, ttr="1m")
         assert roamer.state(job_id) in ("delayed", "ready")
-        job = roamer.reserve("life", wait="2s")[0]
+        job = roamer.reserve("life", wait="20s")[0]
         assert (job["id"], job["body"], job["attempt"]) == (job_id, {"n": 1}, 1)
         lease = job["lease"]
         assert roamer.job(job_id, "touch", lease=lease).status in DONE
         assert roamer.job(job_id, "release", lease=lease).status in DONE
         assert roamer.job(job_id, "finish", lease=lease).status == 409, "that lease is over"
-        again = roamer.reserve("life", wait="2s")[0]
+        again = roamer.reserve("life", wait="20s")[0]
         assert (again["id"], again["attempt"]) == (job_id, 2) and again["lease"] != lease
         assert roamer.job(job_id, "bury", lease=again["lease"]).status in DONE
         assert roamer.state(job_id) == "buried"
         assert roamer.job(job_id, "kick").status in DONE
-        last = roamer.reserve("life", wait="2s")[0]
+        last = roamer.reserve("life", wait="20s")[0]
         assert roamer.job(job_id, "finish", lease=lease).status == 409
         assert roamer.job(job_id, "finish", lease=last["lease"]).status in DONE
         assert roamer.job(job_id, "finish", lease=last["lease"]).status in (404, 409)
@@ -121,13 +121,14 @@ def test_the_delay_queue_dialect_works_without_a_home(roamer):
 def test_p4_of_many_who_ask_at_both_daemons_each_job_has_one_holder(pair):
     """Twenty consumers at two daemons, two hundred jobs: none comes twice, none is left."""
     with Client(pair[0].port) as client:
-        results = client.push_many("t", [{"body": n, "ttr": "1m"} for n in range(200)])
+        results = client.push_many("t", [{"body": n, "ttr": "1h"} for n in range(200)])
         assert all(result["status"] == 201 for result in results)
     taken, lock = [], threading.Lock()
 
-    def consume(port):
+    def consume(port):  # until there is none, and none is missing either
+        end = time.monotonic() + PATIENCE_S
         with Client(port) as client:
-            while jobs := client.reserve("t", wait="300ms", most=3):
+            while (jobs := client.reserve("t", wait="300ms", most=3)) or len(taken) < 200 and time.monotonic() < end:
                 with lock:
                     taken.extend(job["body"] for job in jobs)
     threads = [threading.Thread(target=consume, args=(pair[n % 2].port,)) for n in range(20)]
@@ -152,9 +153,9 @@ def test_a_push_at_one_daemon_wakes_a_poll_at_the_other_at_once(pair):
             poll = Poll(there.port, "t")
             job_id = client.push_id("t", body=number)
             pushed = time.monotonic()
-            assert poll.jobs()[0]["id"] == job_id
+            assert poll.job()["id"] == job_id
             late.append(poll.at - pushed)
-    assert sorted(late)[3] < 0.05, late
+    soon(sorted(late)[3], 0.05)
 
 
 @pytest.mark.parametrize("how", ["release", "kick", "due", "ttr", "run", "resume"])
@@ -176,8 +177,8 @@ def test_whatever_makes_a_job_ready_wakes_a_poll_at_the_other_daemon(pair, how):
             assert client.job(job_id, how).status in DONE
         elif how == "resume":
             assert client.post("/v1/topics/t/resume", {}).status in DONE
-        assert poll.jobs()[0]["id"] == job_id
-        assert poll.at - since < {"ttr": 1.5}.get(how, 0.8)
+        assert poll.job()["id"] == job_id
+        soon(poll.at - since, {"ttr": 1.5}.get(how, 0.8))
 
 
 def test_many_polls_at_both_daemons_get_one_job_each(pair):
@@ -202,12 +203,16 @@ def test_a_poll_whose_subscription_was_cut_misses_no_job(pair, redis):
         for _ in range(5):
             poll = Poll(there.port, "t")
             redis.call("CLIENT", "KILL", "TYPE", "pubsub")
-            job_id = client.push_id("t", body="x", ttr="1m")
-            assert poll.jobs(2)[0]["id"] == job_id
+            since = time.monotonic()
+            job_id = client.push_id("t", body="x", ttr="1h")
+            assert poll.job()["id"] == job_id
+            soon(poll.at - since, 2)
         time.sleep(0.5)
         poll = Poll(there.port, "t")
-        job_id = client.push_id("t", body="x", ttr="1m")
-        assert poll.jobs(2)[0]["id"] == job_id
+        since = time.monotonic()
+        job_id = client.push_id("t", body="x", ttr="1h")
+        assert poll.job()["id"] == job_id
+        soon(poll.at - since, 2)
 
 
 def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
@@ -218,7 +223,7 @@ def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
     poll = Poll(there.port, "t")
     with Client(here.port) as client:
         job_id = client.push_id("t", body="x", ttr="1m")
-    job = poll.jobs(3)[0]
+    job = poll.job()
     assert (job["id"], job["attempt"]) == (job_id, 1)
 
 
@@ -272,8 +277,10 @@ def test_jobs_reserved_through_a_dead_daemon_come_back_after_their_ttr(pair):
     dead.kill()
     with Client(alive.port) as client:
         assert client.job(other, "finish", lease=leases[other]).status in DONE, "a lease lives on"
-        assert client.reserve("t") == []
-        job = client.reserve("t", wait="8s")[0]
+        again = client.reserve("t")
+        soon(time.monotonic() - since, 2.5)  # else the ttr may be over
+        assert again == []
+        job = client.reserve("t", wait="20s")[0]
         assert (job["id"], job["attempt"]) == (job_id, 2)
         assert 2.9 < soon(time.monotonic() - since, 3 + TAKEOVER + 0.5)
         assert client.job(job_id, "finish", lease=leases[job_id]).status == 409
@@ -288,7 +295,7 @@ def test_p6_what_beanstalkd_clients_of_a_dead_daemon_held_comes_back_soon(pair):
         assert other.reserve() is None
         since = time.monotonic()
         dead.kill()
-        assert other.reserve(timeout=9) == (job_id, b"x")
+        assert other.reserve(timeout=25) == (job_id, b"x")
         soon(time.monotonic() - since, 8)
 
 
@@ -304,7 +311,7 @@ def test_p6_the_dead_are_forgotten_while_replicas_are_too_few(laterd, redis):
         assert {holder.reserve()[1], holder.reserve()[1]} == {b"x"}
         assert other.reserve() is None
         dead.kill()
-        assert other.reserve(timeout=9)[1] == b"x"
+        assert other.reserve(timeout=25)[1] == b"x"
 
 
 def test_queues_in_two_databases_of_one_redis_do_not_hear_each_other(laterd, redis):
@@ -334,7 +341,8 @@ def test_a_daemon_that_stops_gives_its_timers_and_holds_away_at_once(pair):
         since = time.monotonic()
         assert going.stop() == 0
         stopped = time.monotonic() - since
-        assert poll.jobs(3)[0]["body"] == "x", "held by a connection that is no more"
+        assert poll.job()["body"] == "x", "held by a connection that is no more"
+        soon(poll.at - since, stopped + 3)
         got = set()
         while len(got) < 64 and time.monotonic() - since < 60:
             got.update(job["id"] for job in client.reserve("t", wait="3s", most=64))
@@ -344,12 +352,12 @@ def test_a_daemon_that_stops_gives_its_timers_and_holds_away_at_once(pair):
 
 def test_a_poll_at_a_daemon_that_stops_is_answered_and_loses_no_job(pair):
     going, staying = pair
-    poll = Poll(going.port, "t", wait="20s")
+    poll = Poll(going.port, "t")
     assert going.stop() == 0
     assert poll.jobs() == []
     with Client(staying.port) as client:
         job_id = client.push_id("t", body="x")
-        assert client.reserve("t", wait="1s")[0]["id"] == job_id
+        assert client.reserve("t", wait="20s")[0]["id"] == job_id
 
 
 def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, balancer):
@@ -378,7 +386,7 @@ def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, b
 
     def consume():
         while not stop.is_set() or pushed - set(delivered):
-            if stop.is_set() and time.monotonic() > end + 8:
+            if stop.is_set() and time.monotonic() > end + PATIENCE_S:
                 return
             asked = time.monotonic()
             answer = ask("POST", "/v1/reserve", {"topics": ["load"], "wait": "300ms", "max": 5},
@@ -402,7 +410,7 @@ def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, b
         victim = pair[number % 2]
         place = balancer.targets.index(victim.port)
         before = len(pushed)
-        eventually(lambda: len(pushed) > before + 30, 5)
+        assert eventually(lambda: len(pushed) > before + 30), strange[:3]
         victim.kill()
         time.sleep(0.2)
         victim.start()
@@ -410,7 +418,7 @@ def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, b
     stop.set()
     end = time.monotonic()
     for thread in threads:
-        thread.join(15)
+        thread.join(2 * PATIENCE_S)
     lost = pushed - set(delivered)
     assert len(pushed) > 100 and not lost, f"{len(lost)} of {len(pushed)} are lost"
     assert not revived and not strange, (revived[:3], strange[:3])
@@ -435,9 +443,9 @@ def pushed(client, topic, seconds=20):
 def test_a_failover_by_sentinels_resumes_the_polls_of_both_daemons(laterd):
     with Sentinels() as trio:
         pair = [laterd(config(trio.url)) for _ in range(2)]
-        polls = [Poll(server.port, f"t{n}", wait="30s") for n, server in enumerate(pair)]
+        polls = [Poll(server.port, f"t{n}") for n, server in enumerate(pair)]
         old = trio.master()
-        time.sleep(0.5)  # replication is behind the answers
+        replicated(old, next(server for server in trio.servers if server is not old))
         old.kill()
         with Client(pair[0].port) as client:
             for n in reversed(range(2)):  # each at the other daemon, first
@@ -458,14 +466,14 @@ def test_a_master_that_was_only_hung_gets_no_writes_after_its_failover(laterd):
             kept = [pushed(client, "t") for _ in range(20)]
             old.thaw()
             kept += [pushed(client, "t") for _ in range(20)]
-            found = {job["id"] for job in client.reserve("t", most=100)}
-            assert set(kept) <= found
+            found = set()
+            wait_until(lambda: found.update(job["id"] for job in client.reserve("t", most=100)) or set(kept) <= found)
 
 
 def test_a_cluster_that_replaces_a_master_resumes_the_polls_of_both_daemons(laterd):
     with Cluster() as six, six.hasty():
         pair = [laterd(config(six.url, timeout="2s")) for _ in range(2)]
-        polls = [Poll(server.port, f"t{n}", wait="40s") for n, server in enumerate(pair)]
+        polls = [Poll(server.port, f"t{n}") for n, server in enumerate(pair)]
         time.sleep(0.5)
         six.servers[0].kill()
         with Client(pair[0].port) as client, Client(pair[1].port) as other:
@@ -475,4 +483,4 @@ def test_a_cluster_that_replaces_a_master_resumes_the_polls_of_both_daemons(late
                 for number in range(32):
                     answer = client.push(f"t{n}", id=f"{n}-{number}", body="x")
                     assert answer.status in (201, 503), answer
-                assert polls[n].jobs(10)[0]["topic"] == f"t{n}"
+                assert polls[n].job()["topic"] == f"t{n}"

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from patience import PATIENCE_S
 from ports import SINGLE, take
 from process import ROOT
 from redis import REDIS_SERVER, Redis
@@ -64,7 +65,7 @@ def front(laterd, redis, starter, tmp_path, request):
     folder.mkdir()
     nginx = starter(Nginx)(folder, [daemon.sdmq_ports[0] for daemon in daemons])
     one = Front(nginx, daemons)
-    eventually(one.serves)
+    assert eventually(one.serves)
     return one
 
 
@@ -113,11 +114,11 @@ def test_requests_go_to_both_in_turn(front):
 
 def test_a_long_poll_goes_through(front):
     taken = []
-    thread = threading.Thread(target=lambda: taken.append(front.told("GET", "/get/t?wait=20s")[0]))
+    thread = threading.Thread(target=lambda: taken.append(front.told("GET", "/get/t?wait=25s")[0]))
     thread.start()
     time.sleep(0.3)
     front.told("POST", "/push", {"topic": "t", "id": "7", "delay": 200})
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert taken[0]["id"] == "7"
 
 
@@ -132,9 +133,9 @@ def test_p2_a_daemon_that_is_killed_loses_no_acknowledged_job(front):
 
     pusher = threading.Thread(target=push_some)
     pusher.start()
-    eventually(lambda: len(acknowledged) > 50)
+    assert eventually(lambda: len(acknowledged) > 50)
     front.daemons[0].kill()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 2 * PATIENCE_S
     while (pusher.is_alive() or acknowledged - finished) and time.monotonic() < end:
         job, _ = front.told("GET", "/get/t?wait=500")
         if job and not front.told("GET", f"/finish?jobId={job['id']}")[1]:

@@ -48,7 +48,7 @@ def begins_and_ends(server, begin, end, words, hint):
 
 
 def test_too_few_replicas(laterd, redis):
-    begins_and_ends(laterd(config(redis.url)),
+    begins_and_ends(laterd(config(redis.url, timeout="3s")),
                     lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 1),
                     lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 0),
                     "NOREPLICAS Not enough good replicas", "min-replicas-to-write")
@@ -56,7 +56,7 @@ def test_too_few_replicas(laterd, redis):
 
 def test_a_disk_that_cannot_be_saved_to(laterd):
     with Redis(save="3600 1") as redis:
-        server = laterd(config(redis.url))
+        server = laterd(config(redis.url, timeout="3s"))
         shutil.rmtree(redis.folder)
         redis.call("SET", "a", "b")
         redis.call("BGSAVE")
@@ -76,24 +76,36 @@ def test_a_script_of_somebody_else(laterd):
 
 
 def test_what_passes_at_once_is_no_news(laterd, redis):
-    server = laterd(config(redis.url))
+    server = laterd(config(redis.url, timeout="20s"))
+    ended = []
+
+    def end():
+        redis.call("CONFIG", "SET", "min-replicas-to-write", 0)
+        ended.append(time.monotonic())
     with Client(server.port) as client:
+        begun = time.monotonic()
         redis.call("CONFIG", "SET", "min-replicas-to-write", 1)
-        threading.Timer(0.2, lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 0)).start()
+        threading.Timer(0.2, end).start()
         assert client.push("t", body="x").status == 201
+        assert eventually(lambda: ended)
+        soon(ended[0] - begun, 0.5)  # from then on it is told
         time.sleep(2)
     assert not server.events("redis_stalled") and not server.events("redis_resumed")
 
 
 def test_a_long_load_is_told_after_the_restart(laterd):
-    with Redis(key_load_delay=1000, loading_process_events_interval_bytes=1024) as redis:
+    with Redis(key_load_delay=5000, loading_process_events_interval_bytes=1024) as redis:  # us, for each key
         server = laterd(config(redis.url))
         with redis.connect() as one:
-            for number in range(1500):
+            for number in range(6000):
                 one.call("SET", f"k{number}", "x" * 1000)
             one.call("SAVE")
         redis.kill()
-        redis.start()
+        starting = threading.Thread(target=redis.start)
+        starting.start()
+        assert eventually(lambda: stalls(server))
+        redis.call("CONFIG", "SET", "key-load-delay", 0)
+        starting.join()
         assert eventually(lambda: server.events("redis_back"), 10)
         assert len(server.events("redis_away")) == len(server.events("redis_back")) == 1
         assert len(stalls(server)) == 1

@@ -5,14 +5,13 @@ import glob
 import os
 import re
 import subprocess
-import threading
 import time
 
 import pytest
-from patience import soon
+from patience import TooLate, soon
 from process import LATERD, ROOT, DidNotStart
 from redis import (REDIS_SERVER, Cluster, Redis, Sentinels, cluster_ports, config, free_port,
-                   wait_until)
+                   runs_a_script, wait_until)
 from wire import Client
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
@@ -234,21 +233,21 @@ def test_what_does_not_answer_is_waited_for_and_said(laterd, form):
 def test_a_server_that_comes_late_is_waited_for(laterd):
     with Redis() as redis:
         redis.kill()
-        timer = threading.Timer(1.5, redis.start)
-        timer.start()
-        laterd(config(redis.url))
-        timer.join()
+        server = laterd(config(redis.url), start=False).start(wait=False)
+        assert server.wait_log("redis_waiting")
+        redis.start()
+        server.wait_listening()
 
 
 def test_a_script_that_runs_while_laterd_starts_is_waited_for(laterd):
     with Redis(lua_time_limit=50) as redis:
         with redis.connect() as other:
             other.socket.sendall(b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n")
-            time.sleep(0.2)  # from now on it says BUSY
-            timer = threading.Timer(1.5, lambda: redis.call("SCRIPT", "KILL"))
-            timer.start()
-            server = laterd(config(redis.url))
-            timer.join()
+            runs_a_script(redis)
+            server = laterd(config(redis.url), start=False).start(wait=False)
+            assert server.wait_log("redis_waiting")
+            redis.call("SCRIPT", "KILL")
+            server.wait_listening()
     assert "BUSY" in str(server.events("redis_waiting"))
 
 
@@ -258,11 +257,14 @@ def test_a_cluster_that_is_not_up_yet_is_waited_for(laterd):
             node.kill()
         three.servers[0].start()
         wait_until(lambda: Cluster.state(three.servers[0]) == "fail")
-        timer = threading.Timer(1.2, lambda: [node.start() for node in three.servers[1:]])
-        timer.start()
-        server = laterd(config(three.url))
-        timer.join()
-    assert server.wait_log("redis_waiting")
+        server = laterd(config(three.url), start=False).start(wait=False)
+        assert server.wait_log("redis_waiting")
+        for node in three.servers[1:]:
+            node.start()
+        try:
+            server.wait_listening()
+        except DidNotStart as error:  # it waits for five seconds, of which the servers take two to agree
+            raise TooLate(str(error)) from error
 
 
 # Names

@@ -8,12 +8,13 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
-import threading
 import time
 
 import pytest
-from patience import soon
+from patience import PATIENCE_S, soon
+from poll import Poll
 from process import ROOT, DidNotStart, Laterd
 from redis import REDIS_SERVER, Cluster, Redis, cluster_ports, free_port, wait_until
 from wire import Client, eventually
@@ -72,7 +73,16 @@ class Tunnel:
                                         stderr=subprocess.DEVNULL)
 
     def __enter__(self):
+        assert eventually(self.listens), "stunnel did not start"
         return self
+
+    def listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 10).close()
+            return True
+        except OSError:
+            assert self.process.poll() is None, "stunnel has ended"
+            return False
 
     def __exit__(self, *_):
         self.process.kill()
@@ -133,14 +143,11 @@ def test_a_member_ca_that_is_no_file_is_told(certificates, tls_redis, tmp_path):
 def test_laterd_speaks_tls(laterd, certificates, tls_redis, host):
     server = laterd(config(f"rediss://{host}:{tls_redis.tls_port}", prefix=host,
                            tls_ca=certificates / "ca.crt"))
-    with Client(server.port) as client, Client(server.port) as other:
-        answers = []
-        waiter = threading.Thread(target=lambda: answers.extend(other.reserve("t", wait="10s")))
-        waiter.start()  # by a subscription, over TLS as well
+    with Client(server.port) as client:
+        waiter = Poll(server.port, "t")  # by a subscription, over TLS as well
         job_id = client.push_id("t", body="x" * 300000, delay="200ms")  # of many records
-        waiter.join(15)
-        assert [job["id"] for job in answers] == [job_id]
-        assert answers[0]["body"] == "x" * 300000
+        job = waiter.job()
+        assert (job["id"], job["body"]) == (job_id, "x" * 300000)
         for number in range(200):
             assert client.push("u", body="y" * 20000, id=f"u-{number}").status == 201
         assert len(client.reserve_all("u", 200)) == 200
@@ -203,7 +210,7 @@ def test_a_key_that_asks_for_a_password_is_an_error_and_no_question(certificates
         os.execv(command[0], command)
     said = b""
     with contextlib.suppress(OSError):  # its last words were read
-        while select.select([terminal], [], [], 5)[0]:
+        while select.select([terminal], [], [], PATIENCE_S)[0]:
             said += os.read(terminal, 1000)
     os.kill(pid, signal.SIGKILL)
     assert os.waitpid(pid, 0)[1] != signal.SIGKILL, "it had ended by itself"

@@ -1,4 +1,4 @@
-"""Who reads the log may hang: laterd must not."""
+"""Who reads the log may hang: laterd must not. And the tests' own reader: what is asked for is there."""
 
 import fcntl
 import os
@@ -53,3 +53,10 @@ def test_a_reader_of_the_log_that_hangs_does_not_hang_laterd(unread):
         assert eventually(is_told)
         process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_what_was_logged_is_seen_though_the_thread_that_reads_has_no_processor(laterd):
+    server = laterd()
+    with server.news:  # which that thread waits for
+        server.signal(signal.SIGHUP)
+        assert eventually(lambda: server.events("reloaded"))

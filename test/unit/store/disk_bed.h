@@ -69,14 +69,23 @@ static inline void unlink_each(void *ctx, const char *name)
     (void)unlink(path); /* a test's rest */
 }
 
+/* A file outside of the directory, to which a test makes links. */
+static inline void victim_path(const struct fixture *fixture, char out[128])
+{
+    (void)snprintf(out, 128, "%s.victim", fixture->directory);
+}
+
 static inline int teardown(void **state)
 {
     struct fixture *fixture = *state;
+    char victim[128];
     sim_disk_free(fixture->sim);
     if (fixture->os) {
         (void)fixture->disk->verbs->list(fixture->disk, unlink_each, fixture->directory);
         os_disk_free(fixture->os);
         (void)rmdir(fixture->directory);
+        victim_path(fixture, victim);
+        (void)unlink(victim); /* left by a test that failed */
     }
     mem_free(fixture);
     return 0;

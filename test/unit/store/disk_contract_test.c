@@ -431,7 +431,7 @@ static void the_bytes_of_a_file_may_be_made_when_it_is_written(void **state)
 static void plant_link(const struct fixture *fixture, const char *name, char *target)
 {
     char path[128];
-    (void)snprintf(target, 128, "%s.victim", fixture->directory);
+    victim_path(fixture, target);
     (void)snprintf(path, sizeof(path), "%s/%s", fixture->directory, name);
     FILE *victim = fopen(target, "w");
     assert_non_null(victim);
