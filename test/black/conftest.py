@@ -122,9 +122,9 @@ def engine(request):
         yield name
         return
     with Redis() as server:
-        Laterd.redis_url = server.url
+        Laterd.redis_url, Client.again_is_late = server.url, True
         yield name
-        Laterd.redis_url = None
+        Laterd.redis_url, Client.again_is_late = None, False
 
 
 def pytest_sessionstart(session):
@@ -163,6 +163,12 @@ def shared(tmp_path_factory):
 def client(shared):
     with Client(shared.port) as one:
         yield one
+
+
+@pytest.fixture
+def again_is_late(monkeypatch):
+    """For tests of laterd on a Redis that is always there: it is busy if it does not answer in time."""
+    monkeypatch.setattr(Client, "again_is_late", True)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ sys.path.insert(0, os.path.join(ROOT, "test", "harness"))
 
 import divergences  # noqa: E402
 from beanstalk import Answer, Beanstalkd, Connection, Gone, command  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 from process import Laterd  # noqa: E402
 
 BODY_BYTES = 1000  # the limit both servers are started with
@@ -217,9 +218,16 @@ class Side:
 
     def wait_connections(self, count):
         """Waits until the server has noticed who came and who went."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while int(self.connections[KEEPER].stats()["current-connections"]) != count:
             assert time.monotonic() < end, "a closed connection still counts"
+
+    def wait_parked(self, connection):
+        """Waits until the server has answered the reserve, or keeps it: what others ask then comes after it."""
+        end = time.monotonic() + SLOW_S
+        while not self.seen(0, connection) and time.monotonic() < end \
+                and self.connections[KEEPER].stats()["current-waiting"] == "0":
+            pass
 
     def fini(self):
         """Leaves the server as empty as it was."""
@@ -311,6 +319,8 @@ class Run:
         elif step.act == "wait":
             if self.waiting is None:  # who of several is served first is not told by the protocol
                 self.send(step)
+                for side in self.sides:
+                    side.wait_parked(step.connection)
                 self.waiting = step.connection, step.lines[0]
                 self.settle(0.02)
         elif self.waiting or self.tie(step):  # one by one: see whole-turns

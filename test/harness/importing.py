@@ -4,6 +4,7 @@ import socket
 import subprocess
 import time
 
+from patience import PATIENCE_S
 from process import LATER
 
 
@@ -21,10 +22,10 @@ class Source:
     """A server to import from: a process that listens on a Unix socket, and one connection to it."""
 
     def start(self, command, path):
-        """Connects, and says so; False if it ended instead, or does not listen within 10 seconds."""
+        """Connects, and says so; False if it ended instead, or does not listen in time."""
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end and self.process.poll() is None:
             self.socket = socket.socket(socket.AF_UNIX)
             try:

@@ -1,5 +1,8 @@
 """How long tests wait, and how they tell that something took too long on a machine that is busy."""
 
+import contextlib
+import time
+
 PATIENCE_S = 60  # for what must come; it comes much sooner where nothing else runs
 
 
@@ -13,3 +16,15 @@ def soon(took, limit):
     if took >= limit:
         raise TooLate(f"{took:.3f} s, not less than {limit} s")
     return took
+
+
+@contextlib.contextmanager
+def before(end):
+    """For what holds until `end`, a time.time(), and no longer: a ttr, a delay, a pause. A failure in the block is
+    one if it comes before that; later it is too late, for it says nothing then."""
+    try:
+        yield
+    except Exception as error:
+        if time.time() >= end:
+            raise TooLate(f"{time.time() - end:.3f} s after the time: {error!r}") from error
+        raise

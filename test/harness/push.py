@@ -6,6 +6,8 @@ import queue
 import subprocess
 import threading
 
+from patience import PATIENCE_S
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DRIVER = os.environ.get("PUSH_DRIVER", os.path.join(ROOT, "build", "webhook_drive"))
 LOOPBACK = "127.0.0.1"
@@ -54,10 +56,10 @@ class Sink:
         self.process.stdin.write(json.dumps({"url": url, **delivery}) + "\n")
         self.process.stdin.flush()
 
-    def outcome(self, seconds=30):
+    def outcome(self, seconds=PATIENCE_S):
         return self.outcomes.get(timeout=seconds)
 
-    def ask(self, url, seconds=30, **delivery):
+    def ask(self, url, seconds=PATIENCE_S, **delivery):
         self.send(url, **delivery)
         return self.outcome(seconds)
 
@@ -72,7 +74,7 @@ class Sink:
         """The end of the input; the exit code."""
         self.process.stdin.close()
         code = self.process.wait(seconds)
-        self.logger.join(5)
+        self.logger.join(PATIENCE_S)
         return code
 
     def __enter__(self):

@@ -22,6 +22,8 @@ import threading
 import time
 from urllib.parse import unquote, urlsplit, parse_qs
 
+from patience import PATIENCE_S
+
 
 class Request:
     def __init__(self, line, headers, body, number):
@@ -105,7 +107,7 @@ class Receiver:
             except OSError:
                 pass
 
-    def wait(self, count, seconds=30):
+    def wait(self, count, seconds=PATIENCE_S):
         """The requests, once there are so many."""
         with self.news:
             assert self.news.wait_for(lambda: len(self.requests) >= count, seconds), \

@@ -1,22 +1,33 @@
 /*
- * Preloaded into a process, makes each read of 4 KiB and more at a place of a file take
- * SLOW_READ_MS milliseconds longer, as a slow disk does.
+ * Preloaded into a process, makes each read of 4 KiB and more at a place of a file take longer, as
+ * a slow disk does: as many milliseconds as the file that SLOW_READ_FILE names says, which is
+ * looked at again meanwhile; none if it is not there.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOCK = 4096, NS_PER_MS = 1000000 };
+enum { BLOCK = 4096, LOOK_MS = 5, NS_PER_MS = 1000000 };
+
+static long wanted_ms(void)
+{
+    const char *path = getenv("SLOW_READ_FILE");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char line[16] = "";
+    if (!file)
+        return 0;
+    long ms = fgets(line, sizeof(line), file) ? strtol(line, NULL, 10) : 0;
+    (void)fclose(file); /* only read from */
+    return ms;
+}
 
 ssize_t pread(int file, void *at, size_t len, off_t offset)
 {
-    const char *text = getenv("SLOW_READ_MS");
-    long ms = text ? strtol(text, NULL, 10) : 0;
-    if (len >= BLOCK && ms > 0) {
-        struct timespec wait = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS};
+    const struct timespec wait = {.tv_nsec = LOOK_MS * NS_PER_MS};
+    for (long waited_ms = 0; len >= BLOCK && waited_ms < wanted_ms(); waited_ms += LOOK_MS)
         (void)nanosleep(&wait, NULL);
-    }
     return (ssize_t)syscall(SYS_pread64, file, at, len, offset);
 }
 

@@ -22,4 +22,4 @@ def on_a_terminal(url, typed, *words):
         pass  # how Linux says that the other side is closed
     finally:
         os.close(master)
-    return shown.decode().replace("\r\n", "\n"), process.wait(30)
+    return shown.decode().replace("\r\n", "\n"), process.wait(60)

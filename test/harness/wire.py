@@ -5,7 +5,7 @@ import socket
 import time
 import urllib.parse
 
-from patience import PATIENCE_S
+from patience import PATIENCE_S, TooLate
 
 
 class Response:
@@ -69,7 +69,7 @@ class Stream:
     def _more(self):
         try:
             data = self.socket.recv(65536)
-        except ConnectionResetError:
+        except ConnectionError:  # reset, or broken by what was sent after its end
             data = b""
         if not data:
             raise self.over(self.kept)
@@ -141,6 +141,8 @@ def request_bytes(method, path, body=b"", headers=()):
 class Client:
     """One keep-alive connection that speaks HTTP; connects again when the server has closed it."""
 
+    again_is_late = False  # is a refusal because Redis did not answer in time a busy machine's?
+
     def __init__(self, port, seconds=30):
         self.port, self.seconds, self.wire = port, seconds, None
 
@@ -159,6 +161,8 @@ class Client:
         response = self.wire.response(head=method == "HEAD")
         if response.headers.get("connection", "").lower() == "close":
             self.close()
+        if self.again_is_late and b'"code":"again"' in response.body:  # of the request, or of a job in it
+            raise TooLate(f"Redis did not answer in time: {response}")
         return response
 
     def get(self, path):

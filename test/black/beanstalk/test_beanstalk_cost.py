@@ -18,7 +18,7 @@ needs_valgrind = pytest.mark.skipif(not shutil.which("valgrind"), reason="no val
 
 @pytest.fixture
 def start(laterd):
-    return lambda prefix: laterd(beanstalk=("127.0.0.1:0",), prefix=prefix)
+    return lambda prefix, data=None: laterd(beanstalk=("127.0.0.1:0",), prefix=prefix, **({"data": data} if data else {}))
 
 
 def puts(connections, depth):

@@ -163,7 +163,7 @@ def test_p6_held_jobs_are_back_at_once_after_kill_9(server, engine):
     server.start()
     with Connection(server.beanstalk_port) as one:
         # On Redis its jobs are back when it was not heard of for five seconds.
-        wait = 15 if engine == "redis" else 0
+        wait = 25 if engine == "redis" else 0
         assert [one.reserve(wait)[0] for _ in range(2)] == [plain, touched]
         assert eventually(lambda: one.state(early) == "delayed", wait)
     holder.close()
@@ -187,12 +187,14 @@ def test_many_jobs_whose_ttr_ends_are_all_back_in_time(server):
     for one in holders:
         one.put(ttr=1)
     for one in holders:
+        before_the_last = time.monotonic()
         assert one.reserve()
     begin = time.monotonic()
     with Connection(server.beanstalk_port) as one:
         assert eventually(lambda: one.stats()["job-timeouts"] == "30", 5)
-    took = time.monotonic() - begin
-    assert 0.8 < soon(took, 2), took
+    end = time.monotonic()
+    assert end - before_the_last >= 1
+    soon(end - begin, 2)
     for one in holders:
         one.close()
 
@@ -312,7 +314,7 @@ def test_p8_a_client_that_stops_midway_is_closed_and_a_silent_one_is_not(tmp_pat
     with Laterd(tmp_path, {"limits": {"request_seconds": 1}}, beanstalk=["127.0.0.1:0"]) as server:
         with Connection(server.beanstalk_port) as silent, Connection(server.beanstalk_port) as stops:
             stops.send("put 0 0 60 100\r\nhalf of it")
-            assert stops.closed(5)
+            assert stops.closed()
             assert silent.silent(0.5)
             assert silent.ask("list-tube-used") == "USING default"
 

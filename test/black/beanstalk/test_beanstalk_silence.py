@@ -10,7 +10,8 @@ ESTABLISHED = "01"  # in the column `st`; connections of a former user of the po
 
 
 def timer_of(port, client_port):
-    """Of the server's end of that client's connection: timer, and seconds until it ends."""
+    """Of the server's end of that client's connection: timer, and seconds until it ends. None: it is not in the
+    table, which leaves out some while others come and go."""
     with open("/proc/net/tcp", encoding="ascii") as table:
         for row in list(table)[1:]:
             fields = row.split()
@@ -18,7 +19,7 @@ def timer_of(port, client_port):
             if ports == [port, client_port] and fields[3] == ESTABLISHED:
                 timer, left = fields[5].split(":")
                 return timer, int(left, 16) / os.sysconf("SC_CLK_TCK")
-    raise AssertionError("the connection is gone")
+    return None
 
 
 def test_p6_a_client_that_vanished_without_a_word_is_noticed(laterd):
@@ -27,6 +28,10 @@ def test_p6_a_client_that_vanished_without_a_word_is_noticed(laterd):
         client_port = client.socket.getsockname()[1]
         client.put()
         client.reserve()
-        # At first it waits for the acknowledgement of its answer.
-        assert eventually(lambda: timer_of(server.beanstalk_port, client_port)[0] == KEEPALIVE_TIMER)
-        assert timer_of(server.beanstalk_port, client_port)[1] <= 60
+
+        def keepalive():  # at first it waits for the acknowledgement of its answer
+            found = timer_of(server.beanstalk_port, client_port)
+            return found if found and found[0] == KEEPALIVE_TIMER else None
+
+        _, left = eventually(keepalive)
+        assert left <= 60

@@ -186,7 +186,7 @@ def test_a_push_wakes_a_client_that_waits_in_the_other_language(server, http, be
             waiting.get("/healthz")  # connects
             waiting.wire.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             waiting.wire.response()
-            body = b'{"topics": ["%s-2"], "wait": "10s"}' % topic.encode()
+            body = b'{"topics": ["%s-2"], "wait": "25s"}' % topic.encode()
             waiting.wire.send(b"POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                               % (len(body), body))
             assert waiting.wire.silent(0.1)

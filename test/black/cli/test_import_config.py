@@ -13,7 +13,7 @@ from wire import Client
 
 def convert(path):
     return subprocess.run([LATERD, "--import-config", str(path)], capture_output=True, text=True,
-                          timeout=10, check=False)
+                          timeout=60, check=False)
 
 
 def test_a_server_with_the_printed_configuration_does_what_the_go_server_did(tmp_path, laterd):
@@ -25,7 +25,7 @@ def test_a_server_with_the_printed_configuration_does_what_the_go_server_did(tmp
     assert "secret" not in answer.stdout
     new = tmp_path / "laterd.conf"
     new.write_text(answer.stdout)
-    check = subprocess.run([LATERD, "-c", str(new), "--check-config"], timeout=10, check=False)
+    check = subprocess.run([LATERD, "-c", str(new), "--check-config"], timeout=60, check=False)
     assert check.returncode == 0
     server = laterd(start=False, arguments=("-c", str(new)))
     with server.start(), Client(server.port) as client:

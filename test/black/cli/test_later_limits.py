@@ -5,18 +5,20 @@ import os
 import re
 import subprocess
 import threading
+import time
 
 import pytest
 from fake_v1 import Fake
+from patience import before
 from process import LATER
 from terminal import on_a_terminal
 from test_later import CONFLICT, DONE, NOTHING, REFUSED, USAGE
-from wire import Client
+from wire import Client, eventually
 
 
 def run(url, *words, **options):
     return subprocess.run([LATER, *words], env=dict(os.environ, LATER_SERVER=url),
-                          capture_output=True, text=True, timeout=30, check=False, **options)
+                          capture_output=True, text=True, timeout=60, check=False, **options)
 
 
 @pytest.fixture
@@ -137,6 +139,9 @@ def test_a_page_is_no_longer_than_the_server_makes_it():
 
 # Finishing
 
+WAITED_FOR_S = 1  # so long later waits for what it says of a topic that gave it nothing
+
+
 def reserved(*ids):
     return 200, {"jobs": [{"id": name, "topic": "t", "lease": f"7{name}", "body": name}
                           for name in ids]}
@@ -185,7 +190,8 @@ def test_what_a_pop_took_nothing_from_is_asked_for_only_where_people_read_it():
             assert on_a_terminal(fake.url, b"", "pop", "t", option) == (says, NOTHING)
         assert not fake.asked("GET /v1/topics/t")
         says = "later pop: t: no job is ready; it has 3 delayed\n"
-        assert on_a_terminal(fake.url, b"", "pop", "t") == (says, NOTHING)
+        with before(time.time() + WAITED_FOR_S):
+            assert on_a_terminal(fake.url, b"", "pop", "t") == (says, NOTHING)
 
 
 def test_a_kick_asks_for_topics_of_the_first_ten_ids_that_no_job_has():
@@ -206,7 +212,7 @@ def test_what_a_pop_took_nothing_from_is_waited_for_no_longer_than_a_second():
     with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": silent}) as fake:
         shown = on_a_terminal(fake.url, b"", "pop", "t", "--timeout", "50s")
         assert not gone.is_set() and shown == ("later pop: t: no job is ready\n", NOTHING)
-        assert fake.asked("GET /v1/topics/t")
+        assert eventually(lambda: fake.asked("GET /v1/topics/t"))
         gone.set()
 
 
@@ -214,7 +220,8 @@ def test_a_pop_of_several_that_takes_nothing_says_so_on_an_older_server_too():
     """It has no GET /v1/limits, which is asked for in silence."""
     with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": (200, {"name": "t", "delayed": 3})}) as fake:
         says = "later pop: t: no job is ready; it has 3 delayed\n"
-        assert on_a_terminal(fake.url, b"", "pop", "t", "--max", "5") == (says, NOTHING)
+        with before(time.time() + WAITED_FOR_S):
+            assert on_a_terminal(fake.url, b"", "pop", "t", "--max", "5") == (says, NOTHING)
         assert fake.asked("GET /v1/limits")
     with Fake({}) as refusing:
         says = "later pop: there is no such call (no_such_path)\n"

@@ -158,7 +158,7 @@ def test_topic_delete_deletes_settings_and_jobs(client, later, topic):
     assert later("topic", "delete", topic).returncode != DONE  # nobody can be asked
     done = later("topic", "delete", topic, "--yes")
     assert done.returncode == DONE, done
-    assert client.get(f"/v1/topics/{topic}").status == 404
+    assert eventually(lambda: client.get(f"/v1/topics/{topic}").status == 404)
 
 
 def test_a_test_without_a_target_is_a_conflict(later, topic):

@@ -9,7 +9,7 @@ def path_of(topic, rest=""):
 
 
 def take(client, topic):
-    job, = client.reserve(topic, wait=5000)
+    job, = client.reserve(topic, wait=20000)
     return job
 
 

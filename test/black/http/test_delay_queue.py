@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patience import soon
+from patience import PATIENCE_S, soon
 from wire import Client, Wire, request_bytes
 
 PUSHED = (0, "添加成功", None)
@@ -23,7 +23,7 @@ def push(client, **fields):
     return client.call("/push", {key: value for key, value in job.items() if value is not ...})
 
 
-def pop_until(client, topic, seconds=5):
+def pop_until(client, topic, seconds=PATIENCE_S):
     """The next job of the topic, though each pop waits only a second."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -257,7 +257,7 @@ JSON_VALUES = st.recursive(
 
 
 @settings(max_examples=150, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["id", "topic", "delay", "ttr", "body", "x"]), JSON_VALUES))
 def test_whatever_json_comes_a_reply_in_form_goes_back(shared, fields):
     with Client(shared.port) as one:
@@ -270,7 +270,7 @@ def test_whatever_json_comes_a_reply_in_form_goes_back(shared, fields):
 
 
 @settings(max_examples=60, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(max_size=300).filter(lambda text: "\ud800" not in text))
 def test_every_text_comes_back_as_it_was(shared, text):
     with Client(shared.port) as one:

@@ -190,7 +190,7 @@ def test_off_and_unknown_are_told_apart(laterd):
 def test_redis_is_refused_with_it(tmp_path):
     file = tmp_path / "laterd.conf"
     file.write_text("[store]\nhistory = 30d\n[engine]\nengine = redis\n")
-    done = subprocess.run([LATERD, "-c", str(file)], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([LATERD, "-c", str(file)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "store.history needs engine = embedded" in done.stderr, done
 
 

@@ -31,7 +31,7 @@ def code(answer):
 
 
 def take(client, topic):
-    job, = client.reserve(topic, wait=5000)
+    job, = client.reserve(topic, wait=20000)
     return job
 
 

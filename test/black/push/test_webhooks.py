@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import time
 
@@ -20,6 +21,7 @@ from authorities import system_with
 from patience import soon
 from push import ROOT, Sink, preloaded_names
 from receiver import Receiver, make_certificates, server_context
+from wire import eventually
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLDER = "whsec_" + base64.b64encode(b"an older secret of a hook!").decode()
@@ -38,7 +40,7 @@ def receiver():
 def sink():
     with Sink(environment={"HOOK": SECRET, "HOOK_OLD": OLDER, "http_proxy": "http://127.0.0.1:9",
                            "HTTPS_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"},
-              timeout_ms=1000, connect_timeout_ms=500) as made:
+              timeout_ms=30000) as made:
         yield made
 
 
@@ -239,9 +241,10 @@ def test_each_answer_has_its_meaning(receiver, sink):
 
 def test_retry_after_is_passed_on(receiver, sink):
     assert sink.ask(receiver.url("/status/503?Retry-After=7"))["retry_after_us"] == 7_000_000
-    date = time.strftime("%a,+%d+%b+%Y+%H:%M:%S+GMT", time.gmtime(time.time() + 100))
+    begin = time.time()
+    date = time.strftime("%a,+%d+%b+%Y+%H:%M:%S+GMT", time.gmtime(begin + 100))
     after = sink.ask(receiver.url(f"/status/429?Retry-After={date}"))["retry_after_us"]
-    assert 95_000_000 <= after <= 100_000_000
+    assert 99_000_000 - (time.time() - begin) * 1_000_000 <= after <= 100_000_000
     assert sink.ask(receiver.url("/status/500?Retry-After=7"))["retry_after_us"] == -1
 
 
@@ -269,10 +272,10 @@ def test_a_redirect_is_not_followed(receiver, sink):
 
 
 def test_a_receiver_that_hangs_fails_at_the_timeout(receiver, sink):
-    outcome = sink.ask(receiver.url("/hang"))
+    outcome = sink.ask(receiver.url("/hang"), timeout_us=1_000_000)
     assert outcome["kind"] == "failed" and outcome["unhealthy"]
     assert outcome["reason"] == "no answer within 1s"
-    assert 0.9e6 < outcome["took_us"] < 10e6
+    assert 0.9 < soon(outcome["took_us"] / 1e6, 10)
 
 
 def test_a_drip_fails_at_the_timeout(receiver, sink):
@@ -317,17 +320,18 @@ def test_another_protocol_on_the_port_is_named(receiver, sink):
         assert (outcome["kind"], outcome["reason"]) == ("failed", "the answer is not HTTP")
 
 
-def test_https_to_a_port_of_http_fails(receiver, sink):
-    outcome = sink.ask(receiver.url().replace("http:", "https:"))
+def test_https_to_a_port_of_http_fails(receiver):
+    with Sink(connect_timeout_ms=500) as sink:
+        outcome = sink.ask(receiver.url().replace("http:", "https:"))
     assert outcome["kind"] == "failed" and outcome["unhealthy"]
     # The receiver may wait for the end of what is no line for it.
     assert outcome["reason"].startswith(("TLS failed: ", "no connection within 500ms"))
 
 
 def test_nobody_listening_is_said(sink):
-    with Receiver() as gone:
-        url = gone.url()
-    outcome = sink.ask(url)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and nobody else gets the port
+        outcome = sink.ask(f"http://127.0.0.1:{bound.getsockname()[1]}/ok")
     assert outcome["reason"] == "no connection: Connection refused" and outcome["unhealthy"]
 
 
@@ -381,8 +385,9 @@ def test_of_several_addresses_only_those_that_are_allowed_are_tried(receiver, na
         assert sink.ask(receiver.url(host="both.test"))["kind"] == "delivered"
 
 
-def test_a_name_that_does_not_resolve_is_said(sink):
-    outcome = sink.ask("http://nowhere.invalid/", timeout_us=20_000_000)
+def test_a_name_that_does_not_resolve_is_said():
+    with Sink(connect_timeout_ms=500) as sink:
+        outcome = sink.ask("http://nowhere.invalid/", timeout_us=20_000_000)
     assert outcome["kind"] == "failed" and outcome["unhealthy"]
     assert outcome["reason"] in ("the name nowhere.invalid does not resolve",
                                  "the name was not looked up within 500ms")
@@ -403,16 +408,17 @@ def test_while_no_descriptor_is_left_nothing_is_sent_and_no_attempt_counts(recei
         assert not other.requests
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
         assert sink.ask(other.url())["kind"] == "delivered"
+        assert eventually(lambda: any("webhooks_short" in line for line in sink.log))
         assert len([line for line in sink.log if "webhooks_short" in line]) == 1
 
 
 def test_a_name_server_that_hangs_holds_nobody_up(receiver, names):
-    with Sink(environment=names, connect_timeout_ms=300, grace_ms=100) as sink:
+    with Sink(environment=names, connect_timeout_ms=1000, grace_ms=100) as sink:
         for _ in range(3):
             sink.send(f"http://slow.test:{receiver.port}/")
         begun = time.monotonic()
         for _ in range(3):
-            assert sink.outcome()["reason"] == "the name was not looked up within 300ms"
+            assert sink.outcome()["reason"] == "the name was not looked up within 1s"
         assert sink.ask(receiver.url())["kind"] == "delivered"
         soon(time.monotonic() - begun, 8)
         assert sink.close() == 0

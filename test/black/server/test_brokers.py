@@ -15,7 +15,7 @@ def checked(tmp_path, text, laterd=LATERD):
     path = tmp_path / "laterd.conf"
     path.write_text(text, encoding="utf-8")
     ended = subprocess.run([laterd, "-c", path, "--check-config"], capture_output=True, text=True,
-                           timeout=20, check=False)
+                           timeout=60, check=False)
     return ended.returncode, ended.stdout + ended.stderr
 
 
@@ -59,7 +59,7 @@ def test_a_redis_broker_whose_url_is_wrong_ends_laterd_with_2_and_one_that_is_mi
     path = tmp_path / "laterd.conf"
     path.write_text(f"[broker.a]\ntype = redis\n\nurl = {url}\n", encoding="utf-8")
     ended = subprocess.run([LATERD, "-c", path, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none"],
-                           env=dict(os.environ, WRONG="kafka://x"), capture_output=True, text=True, timeout=20,
+                           env=dict(os.environ, WRONG="kafka://x"), capture_output=True, text=True, timeout=60,
                            check=False)
     assert ended.returncode == code and says in ended.stderr, ended
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from patience import soon
+from patience import before, soon
 from wire import Client, eventually
 
 LIBRARY = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
@@ -33,15 +33,25 @@ def test_p10_a_stepped_wall_clock_moves_no_job_and_is_logged(laterd, tmp_path, s
     assert eventually(lambda: sum("clock_stepped" in line for line in server.lines) == 1)
 
 
+def syncs(client):
+    return client.get("/v1/stats").json()["store"]["syncs"]
+
+
 @pytest.mark.embedded("on Redis its own clock counts")
 def test_p10_what_was_ready_stays_ready_when_a_restart_finds_the_clock_set_back(laterd):
     server = laterd()
     with Client(server.port) as client:
         client.push_id("t", id="second", body=1, priority=2)
-        client.push_id("t", id="first", body=1, delay="50ms", priority=1)
         client.push_id("t", id="later", body=1, delay="1h")
+        with before(time.time() + 1):
+            client.push_id("t", id="first", body=1, delay="1s", priority=1)
+            was = syncs(client)
+            assert eventually(lambda: syncs(client) > was)  # an empty batch, which proves that it is durable
+            was = syncs(client)
+            assert client.state("first") == "delayed"
         assert eventually(lambda: client.get("/v1/topics/t").json()["ready"] == 2)
-        time.sleep(0.3)  # nothing is logged of a job that falls due, but the time soon after
+        # Nothing is logged of a job that falls due, but the time soon after.
+        assert eventually(lambda: syncs(client) > was)
     server.kill()
     server.environment.update(LD_PRELOAD=LIBRARY[0], FAKETIME="-2h",
                               FAKETIME_DONT_FAKE_MONOTONIC="1")

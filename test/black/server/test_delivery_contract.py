@@ -14,6 +14,8 @@ from wire import Client, eventually
 ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts"]
 HTTP = {"type": "http", "url": "https://a.example/"}
 
+pytestmark = pytest.mark.usefixtures("again_is_late")
+
 
 @pytest.fixture(scope="module")
 def redis():
@@ -111,7 +113,7 @@ def notes(client, name):
 
 def end(client, topic, verb, **fields):
     """The job that is taken from the topic, and then released, buried or finished."""
-    job, = client.reserve(topic, wait="5s")
+    job, = client.reserve(topic, wait="25s")
     answer = client.job(job["id"], verb, lease=job["lease"], **fields)
     assert answer.status < 300, answer
     return answer.json() if answer.status == 200 else None

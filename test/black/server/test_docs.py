@@ -331,7 +331,7 @@ def test_the_receiver_of_webhooks_that_a_reader_copies_works(laterd):
             assert eventually(lambda: connects(port))
             for words in (["topic", "set", "try", "--url", f"http://127.0.0.1:{port}/", "--retry", "1s,10s"],
                           ["topic", "test", "try", "hello"], ["push", "try", "--id", "one", "hello"]):
-                subprocess.run([LATER, *words], env=environment, check=True, capture_output=True, timeout=30)
+                subprocess.run([LATER, *words], env=environment, check=True, capture_output=True, timeout=60)
             assert receiver.stdout.readline().endswith(" b'hello'\n")
             assert receiver.stdout.readline() == "one b'hello'\n"
         finally:

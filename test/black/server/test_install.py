@@ -99,7 +99,7 @@ def test_bootstrap_leaves_no_service_running_that_it_brought(tmp_path, words, in
         fake(programs, name, f'echo {name} "$@" >> {log}')
     fake(programs, "sudo", 'exec "$@"')
     done = subprocess.run([os.path.join(ROOT, "script", "bootstrap"), *words], capture_output=True,
-                          text=True, check=False, timeout=30,
+                          text=True, check=False, timeout=60,
                           env=dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}"))
     assert done.returncode == 0, done.stderr
     lines = log.read_text(encoding="utf-8").splitlines()

@@ -1,5 +1,6 @@
 """The life of the process: its command line, its signals, what a service manager gives it."""
 
+import contextlib
 import os
 import re
 import resource
@@ -7,11 +8,12 @@ import signal
 import socket
 import subprocess
 import time
+from datetime import datetime
 
 import nobody
 import pytest
 
-from patience import soon
+from patience import PATIENCE_S, TooLate, soon
 from process import LATERD, DidNotStart, Laterd
 from wire import Client, Closed, Wire, eventually, request_bytes
 
@@ -19,7 +21,7 @@ RESERVE = b'{"topics":["t"],"wait":"30s"}'
 
 
 def run(*arguments, **options):
-    return subprocess.run([LATERD, *map(str, arguments)], capture_output=True, text=True, timeout=20,
+    return subprocess.run([LATERD, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_S,
                           check=False, **options)
 
 
@@ -190,7 +192,7 @@ def test_an_address_that_is_not_allowed_is_told_with_what_to_do(address, says):
 def test_a_port_that_is_taken_is_said_alone(tmp_path):
     with Laterd(tmp_path) as server:
         ended = subprocess.run([LATERD, "--no-persist", "--http", f"127.0.0.1:{server.port}", "--beanstalk", "none"],
-                               capture_output=True, text=True, timeout=20, check=False)
+                               capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"laterd: cannot listen on 127.0.0.1:{server.port} for HTTP clients: ")
     assert " info " not in ended.stdout + ended.stderr
@@ -262,6 +264,18 @@ def test_a_directory_it_may_not_use_is_named(laterd, tmp_path):
 
 # Ending
 
+def has_read_it(server):
+    """What was sent to it before: it answers another client after that."""
+    with Client(server.port) as client:
+        for _ in range(2):
+            assert client.get("/healthz").status == 200
+
+
+def logged_at(server, event):
+    line = next(line for line in server.lines if f" {event} " in line)
+    return datetime.fromisoformat(line.split()[0]).timestamp()
+
+
 def test_sigterm_answers_who_waits_and_keeps_everything(laterd):
     server = laterd()
     with Client(server.port) as client, Wire(server.port) as poll, Wire(server.port) as old:
@@ -274,7 +288,7 @@ def test_sigterm_answers_who_waits_and_keeps_everything(laterd):
         assert answer.status in (204, 503)
         assert old.response().status == 200
         assert poll.closed()
-    assert server.wait(10) == 0
+    assert server.wait() == 0
     assert server.events("draining") and server.events("stopped")
     server.start()
     with Client(server.port) as client:
@@ -286,7 +300,7 @@ def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
     head, body = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n", b'{"body":"c"}'
     with Wire(server.port) as busy:
         busy.send(head + body[:3])
-        time.sleep(0.1)
+        has_read_it(server)
         server.signal(signal.SIGTERM)
         assert server.wait_log("draining", 5)
 
@@ -300,16 +314,16 @@ def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
         busy.send(body[3:])
         answer = busy.response()
         assert answer.status in (201, 503) and answer.headers["connection"] == "close"
-    assert server.wait(10) == 0
+    assert server.wait() == 0
 
 
 def test_draining_gives_up_on_clients_that_never_end(laterd):
     server = laterd({"server": {"drain_seconds": "500ms"}})
     with Wire(server.port) as stuck:
         stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
-        time.sleep(0.1)
+        has_read_it(server)
         begin = time.monotonic()
-        assert server.stop(10) == 0
+        assert server.stop() == 0
         soon(time.monotonic() - begin, 5)
 
 
@@ -318,12 +332,12 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
     with Client(server.port) as client, Wire(server.port) as stuck:
         job_id = client.push_id("t", body="x")
         stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
-        time.sleep(0.1)
+        has_read_it(server)
         server.signal(signal.SIGTERM)
         assert server.wait_log("draining", 5)
         time.sleep(0.6)  # sooner it counts as the first
         server.signal(signal.SIGTERM)
-        assert server.wait(5) == 1 and server.events("stopped_at_once")
+        assert server.wait(30) == 1 and server.events("stopped_at_once")
     server.start()
     with Client(server.port) as client:
         assert client.state(job_id) == "ready"
@@ -334,21 +348,25 @@ def test_stop_signals_at_the_same_time_are_one(laterd, second):
     server = laterd({"server": {"drain_seconds": "2s"}})
     with Wire(server.port) as stuck:
         stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
-        time.sleep(0.1)
+        has_read_it(server)
         begun = time.monotonic()
         server.signal(signal.SIGTERM)
         time.sleep(0.1)
         server.signal(second)
         soon(time.monotonic() - begun, 0.4)
-        assert server.wait(20) == 0
-    assert server.events("stopped") and not server.events("stopped_at_once")
+        code = server.wait()
+    if server.events("stopped_at_once"):  # laterd itself may have been kept from running between the two
+        soon(logged_at(server, "stopped_at_once") - logged_at(server, "draining"), 0.5)
+    assert code == 0 and server.events("stopped") and not server.events("stopped_at_once")
 
 
 def test_the_end_of_coreutils_timeout_is_one_stop(tmp_path):
     """It sends SIGTERM to its child and to its group."""
     command = ["timeout", "1", LATERD, "--data-dir", tmp_path, "--http", "127.0.0.1:0", "--beanstalk", "none"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False,
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                           start_new_session=True)
+    if " listening " not in done.stderr:
+        raise TooLate("it was ended before it served")
     assert done.returncode == 124 and " stopped " in done.stderr and "stopped_at_once" not in done.stderr
 
 
@@ -369,7 +387,8 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server.command()
     server.signal(signal.SIGHUP)
     assert server.wait_log("reload_failed", count=2), "laterd would not start with it"
-    assert any("server.beanstalk = 11300: no address to listen on" in line for line in server.lines)
+    assert eventually(lambda: any("server.beanstalk = 11300: no address to listen on" in line
+                                  for line in server.lines))
     with Client(server.port) as client:
         client.push_id("t", body="x")
     assert server.stop() == 0
@@ -398,7 +417,7 @@ def test_sighup_in_the_place_of_beanstalkd_is_ignored():
             process.send_signal(signal.SIGHUP)
             assert "SIGHUP" in next(lines)
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE_S) == 0
         finally:
             process.kill()
 
@@ -417,12 +436,12 @@ def test_it_tells_the_service_manager_when_it_is_ready_and_when_it_stops(laterd,
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(path)
-        manager.settimeout(10)
+        manager.settimeout(PATIENCE_S)
         server = laterd(environment={"NOTIFY_SOCKET": path})
         assert b"READY=1" in manager.recv(4096)
         server.signal(signal.SIGTERM)
         assert b"STOPPING=1" in manager.recv(4096)
-    assert server.wait(10) == 0
+    assert server.wait() == 0
 
 
 def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
@@ -443,7 +462,7 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
                         assert client.push("t", body="x").status == 201
                 finally:
                     process.terminate()
-                assert process.wait(10) == 0
+                assert process.wait(PATIENCE_S) == 0
 
 
 # Few means
@@ -467,14 +486,16 @@ def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
             assert client.push("t", body="x").status == 201
             time.sleep(0.02)
         assert cpu_ticks(server.pid) - before < 30, "it spins"
+        assert server.wait_log("accept_paused")
         said = server.events("accept_paused")
         assert 1 <= len(said) <= 3, said
         for wire in crowd:
             wire.close()
 
         def room():
-            with Client(server.port, 3) as late:
+            with Client(server.port, 3) as late, contextlib.suppress(OSError, Closed):
                 return late.get("/healthz").status == 200
+            return False
         assert eventually(room)
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from patience import soon
+from patience import PATIENCE_S, soon
 from wire import Client, Wire, eventually, request_bytes
 
 
@@ -32,15 +32,13 @@ def test_p3_no_job_comes_before_its_due_time_nor_much_after(laterd):
         jobs = [{"body": start_ms + number * 3 // 2, "due": start_ms + number * 3 // 2}
                 for number in range(count)]
         assert client.post("/v1/topics/t/jobs", jobs).status in (200, 201, 207)
-    lock = threading.Lock()
+    lock, end = threading.Lock(), time.monotonic() + PATIENCE_S
 
     def consume():
         with Client(server.port) as client:
-            while True:
-                taken = client.reserve("t", wait="2s", most=10)
+            while len(early) + len(late) < count and time.monotonic() < end:
+                taken = client.reserve("t", wait="1s", most=10)
                 now_ms = time.time() * 1000
-                if not taken:
-                    return
                 for job in taken:
                     with lock:
                         (early if now_ms < job["body"] else late).append(now_ms - job["body"])
@@ -51,15 +49,17 @@ def test_p3_no_job_comes_before_its_due_time_nor_much_after(laterd):
     for thread in threads:
         thread.join()
     assert not early and len(late) == count
-    assert sorted(late)[count // 2] < 100, "half of them are late by more than is decent"
+    soon(sorted(late)[count // 2], 100)  # ms: half of them are late by no more than is decent
 
 
 def test_p4_of_many_who_ask_at_once_one_gets_the_job(shared, client, topic):
     wires = [Wire(shared.port) for _ in range(30)]
     body = json.dumps({"topics": [topic], "wait": "1s"}).encode()
+    begin = time.monotonic()
     for wire in wires:
         wire.send(request_bytes("POST", "/v1/reserve", body))
     client.push_id(topic, body="x", ttr="1m")
+    soon(time.monotonic() - begin, 1)  # they still wait
     statuses = [wire.response().status for wire in wires]
     assert sorted(statuses) == [200] + [204] * 29
     for wire in wires:
@@ -126,7 +126,7 @@ def test_p6_who_asks_and_goes_at_once_takes_no_job_of_the_same_turn(laterd, behi
         time.sleep(0.1)  # the system's part: loopback is no promise to be at once
         server.signal(signal.SIGCONT)
         assert producer.response().status == 201
-        job, = client.reserve("t", wait="5s")
+        job, = client.reserve("t", wait="25s")
         assert job["body"] == "x" and job["attempt"] == 1
 
 
@@ -187,7 +187,7 @@ def test_p6_what_a_client_closed_upon_without_reading_comes_again_after_its_ttr(
         wire = Wire(server.port)
         wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"]}',
                                 {"Content-Type": "application/json"}))
-        assert eventually(lambda: client.counts("t")["reserved"] == 1)
+        assert eventually(lambda: client.counts("t")["totals"]["reserved"] == 1)
         wire.close()  # with the answer unread: the system sends a reset
-        job, = client.reserve("t", wait="5s")
+        job, = client.reserve("t", wait="25s")
         assert job["body"] == "x" and job["attempt"] == 2

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.serial,
 def calls(laterd, tmp_path, connections, depth, most):
     body = json.dumps({"body": "x" * 256, "delay": "1h"}).encode()
     push = request_bytes("POST", "/v1/topics/t/jobs", body)
-    return system_calls(lambda prefix: laterd(prefix=prefix), tmp_path, lambda server, rounds:
+    return system_calls(lambda prefix, data: laterd(prefix=prefix, data=data), tmp_path, lambda server, rounds:
                         closed_loop(server.port, push, b"HTTP/1.1 201", connections, depth, rounds), most)
 
 
