@@ -13,6 +13,11 @@ static const struct bytes topic_names[TOPICS] = {{"a", 1}, {"bb", 2}};
 
 static inline void actor_answered(struct ticket *ticket, const struct reply *reply);
 
+static inline bool is_slow(const struct life *life)
+{
+    return life->slow || life->calm;
+}
+
 static inline struct version *version_of(struct actor *actor)
 {
     return &actor->life->oracle.versions[actor->version];
@@ -366,7 +371,7 @@ static inline void actor_answered(struct ticket *ticket, const struct reply *rep
     actor->busy = actor->parked = false;
     actor->err = reply->err;
     actor->next_us =
-        life->now_us + (actor->drains ? 60 * MS : span(life, (life->slow ? 1000 : 120) * MS));
+        life->now_us + (actor->drains ? 60 * MS : span(life, (is_slow(life) ? 1000 : 120) * MS));
     if (actor->rests)
         actor->next_us = INT64_MAX;
     check_refusal(actor);
@@ -444,10 +449,24 @@ static inline void act_busily(struct actor *actor)
                     chance(life, 600) ? span(life, (chance(life, 500) ? 2 : 6) * SECOND_US) : 0);
 }
 
+/* Most wait, and each job has somebody who waits for it. */
+static inline void act_calmly(struct actor *actor)
+{
+    struct life *life = actor->life;
+    if (actor->held_count && chance(life, 700))
+        ask_end(actor, take_held(actor));
+    else if (actor->held_count)
+        ask_change(actor, take_held(actor));
+    else if (chance(life, 400))
+        ask_push(actor);
+    else
+        ask_reserve(actor, 1 + (uint32_t)below(life, 2), SECOND_US + span(life, 3 * SECOND_US));
+}
+
 static inline void act(struct actor *actor)
 {
     struct life *life = actor->life;
-    actor->next_us = life->now_us + span(life, (life->slow ? 1000 : 150) * MS);
+    actor->next_us = life->now_us + span(life, (is_slow(life) ? 1000 : 150) * MS);
     drop_void(actor);
     if (actor->busy) {
         if (actor->parked && chance(life, 150) && is_awake(&life->daemons[actor->daemon]))
@@ -456,7 +475,9 @@ static inline void act(struct actor *actor)
     }
     if (!pick_daemon(actor))
         return;
-    if (!life->quiet)
+    if (life->calm)
+        act_calmly(actor);
+    else if (!life->quiet)
         act_busily(actor);
     else if (actor->held_count)
         ask_end(actor, take_held(actor));

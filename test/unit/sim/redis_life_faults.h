@@ -101,7 +101,7 @@ static inline void cut_path(struct life *life)
  */
 static inline void cut_off(struct life *life, unsigned daemon)
 {
-    if (!life->gentle || life->quiet || life->now_us < life->uncut_us)
+    if (!life->gentle || life->quiet || life->calm || life->now_us < life->uncut_us)
         return;
     int64_t us = 2100 * MS + span(life, 500 * MS);
     cut_begins(life, us);

@@ -5,13 +5,15 @@
  * killed, frozen and started again. Then all is healed, and what was promised must be so: nothing
  * acknowledged is lost (P2), nothing came early (P3), nothing was held twice (P4), nothing ended
  * came back (P5), no job is kept for a client that left (P6), no more jobs were there than may be,
- * only pushes are refused for it or for a full Redis (P8), and nobody waits without end.
+ * only pushes are refused for it or for a full Redis (P8), nobody waits without end, and no job
+ * comes late while nothing is wrong (redis_life_late.h).
  * And Redis is tidy in the end: each job is in its bucket, nothing is left of topics that are not
  * there and, unless Redis lost data, of daemons that have gone; no script did more than its share.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
  * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:
- * these are long, so they are among every fourth seed only, or, by SIM_LEAPS=1, among all.
+ * these are long, so they are among every fourth seed only, or, by SIM_LEAPS=1, among all. Every
+ * eleventh seed has a calm time after the faults, with at most one more; by SIM_CALM=1 all have it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,15 +28,17 @@
 
 #include "base/log.h"
 #include "redis_life_actor.h"
-#include "redis_life_keys.h"
+#include "redis_life_late.h"
 
 enum {
     KEPT_BYTES = 32 << 20,
     SEEDS = 500, /* script/test plays 10,000, without sanitizers */
     JOBS_MAX = 64,
-    CROWDED_EVERY = 5,   /* has a limit of jobs, */
-    CROWD = 6,           /* in each partition */
-    SHORT_US = 700 * MS, /* most are short: so more of them can be lived */
+    CROWDED_EVERY = 5, /* has a limit of jobs, */
+    CROWD = 6,         /* in each partition */
+    CALM_EVERY = 11,   /* has some time in which clients wait for each other: see live_calmly() */
+    CALM_US = 7 * SECOND_US, /* two faults, one after the other, are over for three */
+    SHORT_US = 700 * MS,     /* most are short: so more of them can be lived */
     LIVE_US = 4 * SECOND_US,
     LEAPING_US = 6 * SECOND_US, /* in the first two a clock is not sure */
     HEAL_US = 9 * SECOND_US,    /* a daemon is dead after five, and its place is cleared */
@@ -79,6 +83,7 @@ static void live(struct life *life, int64_t for_us, int64_t faults_us)
             fault_us = life->now_us + span(life, faults_us);
         }
         settle(life);
+        late_look(life, topic_names);
         int64_t next_us = sooner(world_next_us(life), sooner(actors_next_us(life), fault_us));
         for (unsigned i = 0; i < life->mender_count; i++)
             next_us = sooner(next_us, life->menders[i].at_us);
@@ -87,15 +92,9 @@ static void live(struct life *life, int64_t for_us, int64_t faults_us)
     }
 }
 
-/* Clients do nothing new, and faults end: each in its time, or all at once. */
-static void heal(struct life *life)
+/* Faults end. */
+static void mend_all(struct life *life)
 {
-    int64_t last_us = life->now_us;
-    life->quiet = true;
-    for (unsigned i = 0; i < life->mender_count; i++)
-        last_us = last_us > life->menders[i].at_us ? last_us : life->menders[i].at_us;
-    if (chance(life, 500))
-        live(life, last_us - life->now_us, 0);
     mend_due(life, true);
     sim_network_faults(life->network, &(struct sim_faults){0});
     for (unsigned slot = 0; life->shape == SHAPE_CLUSTER && slot < SIM_CLUSTER_SLOTS; slot++) {
@@ -107,6 +106,53 @@ static void heal(struct life *life)
         life->daemons[i].frozen_until_us = 0;
         if (!life->daemons[i].engine)
             life->daemons[i].boot_at_us = life->now_us;
+    }
+}
+
+/* One thing goes wrong. */
+static void one_fault(struct life *life)
+{
+    struct daemon *daemon = &life->daemons[below(life, life->daemon_count)];
+    if (life->leap_us) {
+        leap(life);
+    } else if (!life->gentle && life->daemon_count > 1 && chance(life, 600)) {
+        oracle_silence(&life->oracle);
+        daemon->frozen_until_us = life->now_us + CALM_US;
+    } else {
+        fault(life);
+    }
+}
+
+/* Clients wait for each other's jobs, and nothing is wrong, or one thing. */
+static void live_calmly(struct life *life)
+{
+    int64_t fault_us = span(life, SECOND_US);
+    life->calm = true;
+    live(life, fault_us, 0);
+    if (chance(life, 600))
+        one_fault(life);
+    live(life, CALM_US - fault_us, 0);
+    life->calm = false;
+}
+
+/* Clients do nothing new, but in some lives a little for a while, and faults end: each in its time,
+   or all at once. */
+static void heal(struct life *life)
+{
+    int64_t last_us = life->now_us;
+    life->quiet = true;
+    for (unsigned i = 0; i < life->mender_count; i++)
+        last_us = last_us > life->menders[i].at_us ? last_us : life->menders[i].at_us;
+    if (chance(life, 500))
+        live(life, last_us - life->now_us, 0);
+    mend_all(life);
+    life->healed = true;
+    late_excuse(life, FAULT_RECOVERY_US);
+    if (life->oracle.seed % CALM_EVERY == 1 || env_number("SIM_CALM", 0)) {
+        life->quiet = false;
+        live_calmly(life);
+        life->quiet = true;
+        mend_all(life);
     }
     live(life, life->gentle ? HEAL_GENTLE_US : HEAL_US, 0);
     for (unsigned i = 0; i < life->daemon_count; i++) {
@@ -233,6 +279,9 @@ static void nobody_is_deaf(struct life *life)
             .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = 30 * SECOND_US}};
         consumer->daemon = i;
         submit(consumer, OP_LOOK, &reserve);
+        consumer->parked = consumer->busy;
+        for (unsigned t = 0; t < TOPICS; t++)
+            consumer->waits_for[t] = bytes_eq(topic, topic_names[t]);
         live(life, span(life, 300 * MS), 0);
         int64_t delay_us = chance(life, 500) ? span(life, 400 * MS) : 0;
         producer->daemon = (unsigned)below(life, life->daemon_count);

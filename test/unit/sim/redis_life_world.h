@@ -21,6 +21,7 @@ enum {
     TOPICS = 2,
     HELD_MAX = 4,
     SERVERS_MAX = 6,
+    LIFE_PARTITIONS = 4,
     MENDERS_MAX = 64,
     MS = 1000,
     SECOND_US = 1000 * MS,
@@ -108,8 +109,23 @@ struct mender {
     int64_t by_us; /* LEAP */
 };
 
+/* ---- lateness, see redis_life_late.h ---- */
+
+struct due_job {
+    char number[8];   /* as in its key */
+    int64_t since_us; /* it is due, and nobody has it; 0: there is none */
+};
+
+struct late_state {
+    int64_t well_us;            /* nothing is wrong from then on, if nothing more happens */
+    int64_t look_us;            /* the next look */
+    unsigned born[DAEMONS_MAX]; /* of daemons that served at the last one; 0: it did not */
+    struct due_job due[LIFE_PARTITIONS][TOPICS];
+};
+
 struct life {
     struct oracle oracle;
+    struct late_state late;
     struct sim_random random;
     int64_t now_us;
     enum shape shape;
@@ -120,6 +136,8 @@ struct life {
     bool moving; /* slots move; else replicas that are behind may take over: Redis itself loses keys
                     if a slot's new master dies before its replica has them */
     bool quiet;  /* no more faults, no more pushes */
+    bool healed; /* nothing is wrong any more, but for at most one fault */
+    bool calm;   /* clients do little, and wait for each other */
     struct sim_network *network;
     struct sim_redis *servers[SERVERS_MAX], *sentinels[3];
     unsigned server_count, sentinel_count, master;
