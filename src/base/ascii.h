@@ -1,4 +1,4 @@
-/* What an ASCII character is, whatever the locale. No function here looks beyond one char: O(1). */
+/* Classes of ASCII characters, whatever the locale. O(1). */
 #ifndef LATERD_BASE_ASCII_H
 #define LATERD_BASE_ASCII_H
 

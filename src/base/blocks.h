@@ -20,7 +20,7 @@ struct blocks {
 };
 
 void blocks_init(struct blocks *blocks);
-void blocks_fini(struct blocks *blocks); /* blocks over 4,096 bytes must be given back before */
+void blocks_fini(struct blocks *blocks); /* blocks over 4,096 bytes must be given back first */
 uint64_t blocks_take(struct blocks *blocks, size_t size_bytes); /* not zeroed; 8-aligned */
 void *blocks_at(const struct blocks *blocks, uint64_t handle);  /* the address; handle is not 0 */
 void blocks_give(struct blocks *blocks, uint64_t handle);       /* 0 does nothing */

@@ -22,7 +22,7 @@ static int64_t read_time_of_others(struct budget_meter *meter)
     return meter->charged_ns - larger(own_ns, 0);
 }
 
-/* At the first look of a stage: it is compared with its own time alone. */
+/* When a stage reads the clock for the first time: it is compared with its own time alone. */
 static void read_cpu_at_first_look(struct budget_meter *meter)
 {
     if (!meter->last_cpu_us) {
@@ -42,7 +42,7 @@ static void check_charged(struct budget *budget)
         budget->left_ns += credit_ns;
         if (credit_ns < meter->charged_ns / 2)
             meter->sampled_turns = BUDGET_SAMPLED_TURNS;
-    } else { /* it may have been either: it gets half of what the estimates have left */
+    } else { /* unknown who used the time: half of what the estimates alone would have left stays */
         read_cpu(meter);
         budget->left_ns = (budget->left_ns + meter->charged_ns) / 2;
     }

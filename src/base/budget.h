@@ -10,12 +10,14 @@
  *
  * On a machine with slow memory, work takes several times the estimate. So a budget can have a
  * meter, which reads a clock after each BUDGET_METER_NS of estimated work and charges the time that
- * passed beyond the estimate. Some of that time another process may have had the processor. So when
- * such charges have used up the budget, the thread's processor time is read, and what the thread
- * did not use itself is credited back. Without an earlier reading to compare with, half of what the
- * estimates have left is. That reading is a system call: it is not made while the clock shows less
- * than the budget. In a turn with such a reading, each stage makes one at its first look, so that
- * it is compared with its own time alone.
+ * passed beyond the estimate. Another process may have had the processor for some of that time. So
+ * when such charges have used up the budget, the thread's processor time is read, and the charged
+ * time that the thread did not use itself is credited back. If there is no earlier reading to
+ * compare with, the budget becomes half of what the estimates alone would have left. The reading is
+ * a system call, so it is made only when charges have used up the budget. After one, and in the
+ * BUDGET_SAMPLED_TURNS turns after a turn in which the thread itself used up a budget, each stage
+ * also makes one when it reads the clock for the first time: so it is compared with its own time
+ * alone.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -27,7 +29,7 @@
 
 enum {
     BUDGET_METER_NS = 50 * 1000,
-    BUDGET_SAMPLED_TURNS = 20, /* after one in which the thread's own work used a budget up */
+    BUDGET_SAMPLED_TURNS = 20, /* turns after one in which the thread's own work used up a budget */
 };
 
 struct budget_meter {
@@ -40,15 +42,15 @@ struct budget_meter {
     int64_t charged_ns;      /* beyond the estimate, by `now_us`, since budget_begin() */
     int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none in this turn */
     int64_t estimated_ns;    /* of work since that reading */
-    unsigned sampled_turns;  /* so many turns more read `cpu_us` at their first looks, to have
-                                something to compare with */
+    unsigned sampled_turns;  /* in this many more turns `cpu_us` is read at the first reading of
+                                `now_us` too, to compare with */
 };
 
 struct budget {
     int64_t left_ns;
     int64_t next_reading_ns;    /* the next reading is due when this much is left */
     struct budget_meter *meter; /* NULL: only estimates count */
-    int64_t excluded_next_ns;   /* of the next turn, at most, for work that was left out */
+    int64_t excluded_next_ns;   /* what excluded work takes of the next turn at most */
 };
 
 /* A new turn begins: what was read in the last one does not count. */
@@ -74,8 +76,8 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 /* For budget_spend(): charges the time beyond the estimate. The budget has a meter. */
 void budget_read_meter(struct budget *budget);
 
-/* Leaves the time since the last reading out: that work has a limit of its own, and will take
-   `next_ns` of the next turn at most. */
+/* Does not charge the time since the last reading: that work has a limit of its own, and will take
+   at most `next_ns` of the next turn. */
 static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns)
 {
     budget->excluded_next_ns = next_ns;

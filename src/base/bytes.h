@@ -1,5 +1,6 @@
 /*
- * Byte strings. `struct bytes` borrows, `struct buf` owns and grows. No NUL ends them. O(bytes).
+ * Byte strings. `struct bytes` borrows, `struct buf` owns and grows. They are not terminated by
+ * NUL. All functions are O(bytes).
  */
 #ifndef LATERD_BASE_BYTES_H
 #define LATERD_BASE_BYTES_H

@@ -1,8 +1,8 @@
 /*
  * Where the record of a name may be, for hundreds of millions of names: maps a 64-bit hash to
  * places, in 10 to 12 bytes an entry. It does not keep the names: a look-up finds candidates, and
- * the caller reads their records to compare. The look-up of a name that is not there finds a wrong
- * candidate about once in 69,000,000,000 / entries times.
+ * the caller reads their records to compare. Of 69,000,000,000 / entries look-ups of names that are
+ * not there, about one finds a wrong candidate.
  *
  * A place is a file's number (high 32 bits) and an offset in it below 16 MiB (low 32 bits); entries
  * of up to 65,535 files at a time. One entry: 24 bits of the hash, 16 of the file's slot, 24 of

@@ -14,10 +14,10 @@
 #endif
 
 /*
- * What the library chose leaves the upper halves of the vector registers full. As long as they are,
- * the processor makes each instruction on a lower half, of which our code is full, wait for what
- * was in that register before, which may be on its way from memory: by `perf` that was up to a
- * tenth of all that a server did.
+ * The library's vector code leaves values in the upper halves of the vector registers. Until these
+ * are cleared, each instruction that writes a lower half, and our code has many, must wait for the
+ * register's previous value, which may still be on its way from memory (a false dependency). By
+ * `perf` that took up to a tenth of a server's time.
  */
 static inline void hash_leave_vectors(size_t len)
 {

@@ -1,7 +1,7 @@
 /*
  * Intrusive doubly linked list. The declaration of a head says which member links its nodes:
- * `struct list ready; // job::slot`. A node is in at most one list; one in no list points to
- * itself. All calls are O(1).
+ * `struct list pending; // broker_item::pending`. A node is in at most one list; one in no list
+ * points to itself. All calls are O(1).
  */
 #ifndef LATERD_BASE_LIST_H
 #define LATERD_BASE_LIST_H

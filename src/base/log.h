@@ -1,9 +1,9 @@
 /*
  * One line an event: time, level, event name, facts as key=value. Only the outer folders log;
  * an error is logged once, where it stops. Lines go to standard error in one write each, so
- * lines of several threads do not mix. A line for which a pipe or socket has no room is dropped,
- * and counted in the next one that has (log_lines_lost): whoever reads the log may hang, laterd
- * not.
+ * lines of several threads do not mix. A line for which the pipe or socket has no room is dropped,
+ * and counted in the next line that fits (log_lines_lost): laterd must not hang when the reader of
+ * its log does.
  */
 #ifndef LATERD_BASE_LOG_H
 #define LATERD_BASE_LOG_H

@@ -50,7 +50,7 @@ void map_fini(struct map *map); /* the objects are the caller's */
 uint32_t map_find(const struct map *map, uint64_t hash, const void *key); /* or MAP_NONE */
 void map_add(struct map *map, uint64_t hash, uint32_t number);    /* the key must not be there */
 void map_remove(struct map *map, uint64_t hash, uint32_t number); /* must be there */
-/* Entries. This and the three above are O(1), adding and removing amortized. */
+/* How many entries it has. This and the three above are O(1), adding and removing amortized. */
 size_t map_count(const struct map *map);
 void map_valid(const struct map *map); /* CHECKs that each entry can be found. O(slots) */
 

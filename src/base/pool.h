@@ -8,7 +8,7 @@
  * takes some 50 µs, so the caller decides when.
  *
  * A pool can have objects of several sizes (pool_init_sizes()), for structs with a tail of variable
- * length: a chunk has objects of one size, and all chunks share one range of numbers.
+ * length: all objects of a chunk have one size, and all chunks share one range of numbers.
  *
  * Single-threaded. Pure.
  */
@@ -109,8 +109,9 @@ static inline uint64_t pool_end(const struct pool *pool)
 }
 
 /*
- * True: one more object of each size would have a number below `numbers`. This holds only if it was
- * asked before every take. Numbers of freed chunks are used again, so they count as free. O(1).
+ * True: one more object of each size would have a number below `numbers`. That is certain only if
+ * this is called before every take. Numbers of freed chunks are used again, so they count as free.
+ * O(1).
  */
 static inline bool pool_fits(const struct pool *pool, uint64_t numbers)
 {

@@ -17,7 +17,7 @@ struct timer {
     void (*expired)(struct timer *timer);
     int64_t at_us;   /* when it expires; not armed: the time that it was armed for last */
     uint32_t number; /* in timers::pool */
-    bool armed;      /* false in a zeroed one */
+    bool armed;      /* false in a zeroed timer */
 };
 
 struct timers {

@@ -1,7 +1,7 @@
 /*
  * A hierarchical timing wheel: 11 levels of slots, a slot of level 0 one microsecond wide and each
  * level 64 times as wide as the one below, so any 64-bit time has a place and every timer fires at
- * its exact microsecond, never before.
+ * its exact microsecond, never before it.
  *
  * Items live in a pool; the wheel links them through fields of theirs. Adding and removing are
  * O(1); an item moves down at most once per level on its way (10 times for a far one). A slot that
@@ -92,7 +92,7 @@ int64_t wheel_next_us(const struct wheel *wheel);
 /*
  * How many items have a time at or before the limit. O(levels * 64), because slots count their
  * items. A slot that contains the limit (one per level, and on two levels at most unless the hand
- * is late) is read item by item if it has no more than `looks` items; else its items are assumed to
+ * is late) is read item by item if it has at most `looks` items; else its items are assumed to
  * be spread evenly over its time, so that the result is an estimate.
  */
 uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us, uint32_t looks);

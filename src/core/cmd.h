@@ -147,7 +147,8 @@ enum release_why {
     RELEASE_ABANDONED,   /* its consumer has gone: a failed attempt, as when its ttr runs out */
 };
 
-enum { DUE_SAME_US = 10000 }; /* the clock of a shared engine differs a little from ours */
+/* Due times that differ by up to this count as equal: a shared engine's clock is not quite ours. */
+enum { DUE_SAME_US = 10000 };
 
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
@@ -169,8 +170,8 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     uint16_t note_code; /* of an HTTP answer, or 0 */
     bool has_delay;     /* RELEASE: due_us is given (else the retry schedule decides) */
     bool has_priority;  /* RELEASE, BURY, RESCHEDULE */
-    bool has_due;  /* RESCHEDULE. RUN: only if the job's due time equals due_us (to DUE_SAME_US), so
-                    * that a job that was  rescheduled meanwhile does not run early */
+    bool has_due; /* RESCHEDULE. RUN: only if the job's due time equals due_us (within DUE_SAME_US),
+                   * so that a job that was rescheduled meanwhile does not run early */
     bool has_body; /* RESCHEDULE */
     bool has_ttr;  /* TOUCH: run for ttr_us from now */
     uint32_t priority;
@@ -206,7 +207,7 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     struct bytes settings;
     bool if_empty;    /* REMOVE_TOPIC, for server/clearing.c: not if it holds jobs */
     bool if_version;  /* CONFIGURE_TOPIC: only if the settings have this version; else ERR_VERSION.
-                       * Removing settings that do  not exist is no change, and no error */
+                       * Removing settings that do not exist is no change, and no error */
     uint64_t version; /* 0: only if it has none */
     const int64_t *until_us; /* DUE: these times, none before the one in front of it … */
     uint32_t until_count;    /* … number of them: 1 … DUE_TIMES_MAX */

@@ -164,7 +164,8 @@ void core_replayed(struct core *core, int64_t now_us);
  * it again, with the parts that only the record has (content type, body, properties; the store has
  * just read them), and keeps the new place. A MOVE of a job whose record lies elsewhere, at
  * `where`: emits a MOVE with the job's present state; the caller knows whether there is a later
- * one. Does nothing for other events without a place of their own.
+ * one. True: an event was emitted. False: the record is not the newest one any more, or the event
+ * has no place of its own; nothing was emitted.
  */
 bool core_relocate(struct core *core, const struct event *event, uint64_t where);
 /*
@@ -307,8 +308,8 @@ bool core_front_arrive(struct core *core, const struct event *event);
 /* The record of a job named by core_front() cannot be read: other jobs are handed out before it
    until core_front_retry(). O(CORE_FRONT_MAX). */
 void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where);
-/* Puts jobs that core_front_unread() took out of the order back in, some thousand of them; true =
-   there are more. */
+/* Puts jobs that core_front_unread() took out of the order back, up to 1,000 a call; true = there
+   are more. */
 bool core_front_retry(struct core *core);
 /* The first ready job of the topic, if it is far: its number and the place of its record, for a
    PEEK. False: it is not far. O(1). */

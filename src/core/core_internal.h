@@ -83,7 +83,7 @@ struct scan {
     void *ctx;
     uint32_t topic; /* pinned */
     enum job_state state;
-    uint32_t next;       /* POOL: number in the jobs' pool; PAGE: place in the page */
+    uint32_t next;       /* POOL: number in the jobs' pool; PAGE: index in the page */
     uint32_t max;        /* jobs shown or changed at most */
     uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     struct cursor after; /* LIST: `first` is a due time; `second` is not used */

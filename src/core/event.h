@@ -10,7 +10,7 @@
 #include "core/job.h"
 
 enum event_kind {
-    EVENT_JOB = 1,   /* a whole job: pushed, changed, or carried to a newer place */
+    EVENT_JOB = 1,   /* a whole job: pushed, changed, or copied to a newer place */
     EVENT_MOVE = 2,  /* a job's state, times, lease and counts */
     EVENT_GONE = 3,  /* the job is finished, deleted or replaced, and never comes back */
     EVENT_TOPIC = 4, /* a topic's pause */

@@ -20,7 +20,7 @@ struct far_ready_entry {
     uint32_t priority;
     job_time_us rank_us; /* job_rank_us() */
     job_word seq;
-    job_word where; /* of its record */
+    job_word where; /* struct stored::where of its record */
 };
 
 struct far_ready {

@@ -18,8 +18,8 @@ enum {
 
 /*
  * For percentiles, of all time and of the last minute. Each topic has one, so counters are small:
- * when one is full all of its row are halved, which keeps the percentiles. The last minute is the
- * window of 30 s under way and the two before it: 60 to 90 s. All zeros is empty.
+ * when one is full, all counters of its row are halved, which keeps the percentiles. The last
+ * minute is the window of 30 s under way and the two before it: 60 to 90 s. All zeros is empty.
  */
 struct lateness {
     int64_t window; /* number of the newest window that has counts */

@@ -13,21 +13,10 @@ enum {
 
 /* ---- the order ---- */
 
-static bool due_before(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
-{
-    (void)ctx;
-    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
-}
-
-static bool due_after(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
-{
-    return due_before(ctx, b, a);
-}
-
 static bool precedes(const struct list_walk *walk, const struct top_k_entry *a,
                      const struct top_k_entry *b)
 {
-    return walk->backwards ? due_before(NULL, b, a) : due_before(NULL, a, b);
+    return walk->backwards ? top_k_due_before(NULL, b, a) : top_k_due_before(NULL, a, b);
 }
 
 static struct top_k_entry entry_of(const struct job *job, uint32_t number)
@@ -131,7 +120,7 @@ struct list_walk *list_walk_new(struct core *core, const struct topic *topic, en
     walk->backwards = backwards;
     walk->after = *after;
     walk->until_us = INT64_MAX;
-    top_k_init(&walk->found, LIST_WALK_MAX, backwards ? due_after : due_before, NULL);
+    top_k_init(&walk->found, LIST_WALK_MAX, backwards ? top_k_due_after : top_k_due_before, NULL);
     list_init(&walk->link);
     list_add_tail(&core->walks, &walk->link);
     return walk;

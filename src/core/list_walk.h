@@ -6,13 +6,13 @@
  *                                      ▲
  *     a job enters that state ─────────┘
  *
- * It is a cache: a page that finds no walk that ends where it begins looks at all jobs again. A
- * walk ends when it was not used for ten seconds, and when memory is short; none is found of a
- * topic that was forgotten.
+ * It is a cache: a page that finds no walk which continues at its cursor looks at all jobs again. A
+ * walk ends when it was not used for ten seconds, and when memory is short. A walk of a topic that
+ * was forgotten is not found any more.
  *
  * Invariant: behind list_walk::after, and not behind list_walk::bound if it is `cut`, each job in
- * memory of that topic and state has an entry. Entries may be of jobs that have left since, and
- * some may be of one job: who takes them looks.
+ * memory of that topic and state has an entry. An entry's job may have left that state since, and a
+ * job may have several entries: list_walk_take() skips such entries.
  *
  * Single-threaded. Used by src/core only.
  */
@@ -27,9 +27,12 @@
 struct core;
 struct topic;
 
-/* Entries of 24 bytes that a scan finds for a walk; four times as many with those that enter the
-   state later. So many walks are kept, and so many scans under way have one. */
-enum { LIST_WALK_MAX = 32 * 1024, LIST_WALKS_MAX = 4 };
+enum {
+    /* Entries (24 bytes each) that a scan finds for a walk; jobs that enter the state later may add
+       three times as many. */
+    LIST_WALK_MAX = 32 * 1024,
+    LIST_WALKS_MAX = 4, /* walks that are kept; also scans under way that have a walk */
+};
 
 struct list_walk {
     struct list link; // core::walks, the longest unused first
@@ -46,7 +49,7 @@ struct list_walk {
     int64_t until_us; /* it ends then, if it is not used */
 };
 
-/* The walk that goes on behind `after`, or NULL. O(walks). */
+/* The walk that continues behind `after`, or NULL. O(walks). */
 struct list_walk *list_walk_find(struct core *core, const struct topic *topic, enum job_state state,
                                  bool backwards, const struct cursor *after);
 /* A new one, to which a scan offers all jobs behind `after`. NULL: too many scans have one. */

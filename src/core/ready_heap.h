@@ -1,8 +1,8 @@
 /*
  * The ready jobs of one topic: a 4-ary heap ordered by priority, then rank (the due time, or for
  * jobs of beanstalkd clients the time of arrival: job_rank_us), then number.
- * Each job knows its place (job::prev), so any job leaves in O(log n). Entries relocate the key's
- * first parts, so that a comparison rarely touches a job.
+ * Each job knows its place (job::prev), so any job leaves in O(log n). An entry has a copy of the
+ * first two parts of its job's key, so that a comparison rarely reads a job.
  */
 #ifndef LATERD_CORE_READY_HEAP_H
 #define LATERD_CORE_READY_HEAP_H
@@ -28,7 +28,7 @@ struct ready_heap {
 void ready_heap_fini(struct ready_heap *heap);
 void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t number);
 void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_t number);
-uint32_t ready_heap_first(const struct ready_heap *heap); /* or POOL_NONE */
+uint32_t ready_heap_first(const struct ready_heap *heap); /* or POOL_NONE. O(1) */
 enum { READY_HEAP_NEXT_MAX = 32 };
 /* The first jobs in order, `max` (up to READY_HEAP_NEXT_MAX) at most; returns how many.
    O(max^2). */

@@ -25,17 +25,6 @@ enum {
 
 /* ---- one job ---- */
 
-static bool due_before(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
-{
-    (void)ctx;
-    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
-}
-
-static bool due_after(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
-{
-    return due_before(ctx, b, a);
-}
-
 static void change(struct core *core, struct scan *scan, uint32_t number)
 {
     scan->changed++;
@@ -142,8 +131,8 @@ static void begin_page(struct scan *scan)
 {
     uint32_t max = scan->max - scan->changed;
     uint32_t most = scan->kind == CMD_KICK_TOPIC ? KICK_PAGE_MAX : PAGE_MAX;
-    top_k_init(&scan->page, max < most ? max : most, scan->backwards ? due_after : due_before,
-               NULL);
+    top_k_init(&scan->page, max < most ? max : most,
+               scan->backwards ? top_k_due_after : top_k_due_before, NULL);
 }
 
 /* The page's jobs were kicked. True: no more are requested, or there are no more. */

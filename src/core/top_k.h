@@ -19,6 +19,20 @@ struct top_k_entry {
 typedef bool top_k_before(const void *ctx, const struct top_k_entry *a,
                           const struct top_k_entry *b);
 
+/* By due time, then by number; and the reverse order. They do not use `ctx`. */
+static inline bool top_k_due_before(const void *ctx, const struct top_k_entry *a,
+                                    const struct top_k_entry *b)
+{
+    (void)ctx;
+    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
+}
+
+static inline bool top_k_due_after(const void *ctx, const struct top_k_entry *a,
+                                   const struct top_k_entry *b)
+{
+    return top_k_due_before(ctx, b, a);
+}
+
 struct top_k {
     struct top_k_entry *entries;
     uint32_t count;

@@ -26,7 +26,7 @@ struct topic_settings {
 struct topic {
     struct bytes name; /* mem_alloc'd */
     uint64_t name_hash;
-    uint64_t made;   /* it is this one of all topics that were ever made; 0: it is forgotten */
+    uint64_t made;   /* its serial number among all topics ever made, from 1; 0: it was forgotten */
     uint32_t number; /* its own, in the pool; used again when it is forgotten */
     struct ready_heap ready;
     struct far_ready far_ready;         /* the order of the ready jobs that are far */

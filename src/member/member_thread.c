@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "os/clock.h"
 #include "os/thread.h"
 
 enum { TEXT_MAX = 1024 };
@@ -55,9 +55,7 @@ static void unlock(struct member_thread *thread)
 
 int64_t member_now_us(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_BOOTTIME, &now); /* cannot fail for this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return os_boot_us();
 }
 
 /* ---- the loop's side ---- */

@@ -41,7 +41,7 @@ struct member *member_thread_open(const struct member_thread_options *options);
 
 const struct member_options *member_thread_options(const struct member_thread *thread);
 
-/* CLOCK_BOOTTIME. Any thread. */
+/* os_boot_us(), also for plugins. Any thread. */
 int64_t member_now_us(void);
 
 /* Publishes the present state for the loop's thread. `leader`: its URL, or "". `why`: a clause

@@ -123,9 +123,10 @@ void buffers_settle(struct server *server)
     }
     /*
      * Whatever the budget, or a turn might add more than it closes. At its beginning the sum was
-     * in the limit, and the largest go first, so no more are closed than have grown in this turn.
-     * Their memory is freed later, by server_trim(). It is not in this sum: closing more
-     * connections would not make it less. While it is much, turns read less and free more.
+     * within the limit, and the largest are closed first, so no more are closed than have grown in
+     * this turn. Their memory is freed later, by server_trim(). It is not in this sum: closing more
+     * connections would not reduce it. While much waits to be freed, turns read less and free
+     * more.
      */
     while (buffers->bytes > buffers->max_bytes)
         evict(victim(buffers));

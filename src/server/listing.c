@@ -1,6 +1,7 @@
 /*
- * Each item is a GET with a ticket of its own, up to ASKED_MAX at a time; its JSON waits in the
- * arena for those before it. The bodies that the engine returns with the properties are not kept.
+ * Each item is a GET with a ticket of its own, up to UNANSWERED_MAX at a time; its JSON waits in
+ * the arena for those before it. The bodies that the engine returns with the properties are not
+ * kept.
  *
  * An answered() callback must not submit commands: it adds the listing to server::listings, and
  * listings_step() submits the next GETs.

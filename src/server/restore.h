@@ -18,8 +18,8 @@ void restore_begin(struct request *request, const struct api_restore *query);
    not. */
 void resync_begin(struct request *request);
 
-/* DELETE of the sdmq dialect. If the job does not exist and there is a journal, the journal is
-   asked whether the job has finished, which that dialect answers as an error. */
+/* DELETE of the sdmq dialect. If the job does not exist and there is a journal, looks up
+   there whether the job has finished, which that dialect answers as an error. */
 void restore_delete(struct request *request, const struct cmd *cmd);
 
 /* The request is being freed: its result is no longer needed. */

@@ -2,7 +2,7 @@
  * What the stages of turns take, to find out why one was long. Measured with `server.turn_cpu = 1`
  * only, in processor time of the main thread: a system call at each change of stage, and three more
  * for each turn (the processor time at its beginning and end, page faults at its beginning).
- * A turn above TURN_LONG_US is logged as `long_turn`, one a second at most.
+ * A turn above TURN_LONG_US is logged as `long_turn`, at most once a second.
  */
 #ifndef LATERD_SERVER_TURN_METER_H
 #define LATERD_SERVER_TURN_METER_H

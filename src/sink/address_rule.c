@@ -51,7 +51,7 @@ struct denied {
     uint8_t bits;
 };
 
-/* IANA's special-purpose registry of IPv4, multicast, and what is reserved behind it. */
+/* IANA's special-purpose registry of IPv4, multicast, and the reserved range above it. */
 static const struct denied denied_v4[] = {
     {{0}, 8},             /* this network */
     {{10}, 8},            /* private */

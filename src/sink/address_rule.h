@@ -23,7 +23,7 @@ enum { ADDRESS_BYTES = 16, ADDRESS_ALLOW_MAX = 64, ADDRESS_PORTS_MAX = 32 };
 /* All addresses whose first `bits` bits are those of `at`. */
 struct address_block {
     uint8_t at[ADDRESS_BYTES]; /* the bits behind are 0 */
-    uint8_t bits;              /* to 128; of IPv4 from 96 */
+    uint8_t bits;              /* up to 128; of IPv4 at least 96 */
     bool is_v4;
 };
 
@@ -32,7 +32,7 @@ struct address_ports {
 };
 
 struct address_rule {
-    struct address_block allow[ADDRESS_ALLOW_MAX]; /* though their range is not public */
+    struct address_block allow[ADDRESS_ALLOW_MAX]; /* allowed although not public */
     unsigned allow_count;
     struct address_ports ports[ADDRESS_PORTS_MAX];
     unsigned port_count;

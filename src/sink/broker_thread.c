@@ -75,7 +75,7 @@ static void unlock(struct broker_thread *thread)
 static void wake(struct broker_thread *thread)
 {
     int failed = eventfd_write(thread->wake_fd, 1);
-    CHECK(!failed || errno == EAGAIN); /* it is full: then it is readable */
+    CHECK(!failed || errno == EAGAIN); /* EAGAIN: the counter is full, so it is readable */
 }
 
 /* ---- on the broker's thread ---- */

@@ -50,7 +50,7 @@ struct backup {
  * Captures the store in the disk's directory as it is now; the caller releases it. A descriptor is
  * held for each file. ERR_NOT_FOUND: there is no store. ERR_UNSUPPORTED: a newer version wrote
  * it. ERR_CORRUPT: no manifest can be read, or files are missing. ERR_AGAIN: no descriptor is
- * free, or the store changed all the time. ERR_IO. out_error says more of all but ERR_NOT_FOUND.
+ * free, or the store changed all the time. ERR_IO. out_error has details, but for ERR_NOT_FOUND.
  * Waits for the disk: O(files) opens, and one segment is read.
  */
 enum err backup_capture(struct disk *disk, struct backup *out_backup,

@@ -60,15 +60,15 @@ struct follower_callbacks {
 };
 
 /*
- * Opens the follower of that name (1 to FOLLOWER_NAME_MAX bytes, no zero). A new one begins behind
- * everything appended so far. Creating one waits for the disk, so do it at start and not in a turn.
- * ERR_INVALID: not a valid name. ERR_JOBS_LIMIT: there are FOLLOWERS_MAX. ERR_STORE_FAILED,
+ * Opens the follower of that name (1 to FOLLOWER_NAME_MAX bytes, without NUL). A new one begins
+ * behind everything appended so far. Creating one waits for the disk, so do it at start and not in
+ * a turn. ERR_INVALID: not a valid name. ERR_JOBS_LIMIT: there are FOLLOWERS_MAX. ERR_STORE_FAILED,
  * ERR_DISK_FULL: what was appended cannot be written.
  */
 enum err follower_open(struct store *store, struct bytes name,
                        struct follower **out_follower) MUST_USE;
-/* Starts over, behind everything appended so far: for a follower that was dropped or cannot go
-   on. */
+/* Starts over, behind everything appended so far: for a follower that was dropped or cannot
+   continue. */
 void follower_restart(struct follower *follower);
 /*
  * Continues a dropped follower behind this batch, which it had read. False: the batches behind it
@@ -76,7 +76,8 @@ void follower_restart(struct follower *follower);
  * cleaned).
  */
 bool follower_resume(struct follower *follower, uint64_t batch);
-/* Removes the follower and frees it. */
+/* Removes the follower and frees it. laterd never does: a journal that was switched off may be
+   switched on again. For tests and benches. */
 void follower_remove(struct follower *follower);
 
 enum follower_state follower_state(const struct follower *follower);

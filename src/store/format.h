@@ -73,9 +73,9 @@ enum {
 
 /* A reader of the log that keeps its place: store/follower.h. */
 struct manifest_follower {
-    char name[FOLLOWER_NAME_MAX]; /* zeros behind it; empty: none here */
+    char name[FOLLOWER_NAME_MAX]; /* padded with zeros; empty: this place is free */
     uint64_t cursor;              /* it has read all batches up to this one */
-    bool dropped;                 /* it stayed away too long: batches behind its cursor are gone */
+    bool dropped;                 /* it was too far behind: batches behind its cursor are gone */
 };
 
 /* The store's root. Two slots in one file, written in turn: the newer valid one counts. */

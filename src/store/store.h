@@ -490,9 +490,10 @@ struct far_page {
  * that arrive or end meanwhile may be included or not. Each turn handles 256 slices at most, for
  * all pages.
  *
- * What was read of a block behind the page is kept for the page that begins there: who goes through
- * all of them, one way or backwards, reads each block once; if there are more slices than memory
- * for a block of each, in parts, backwards a few times (far_page.h). With max 1 nothing is kept.
+ * What was read of a block behind the page is kept for the page that begins there. So a caller that
+ * reads all pages in order reads each block once, forwards or backwards. If memory does not suffice
+ * for a block of each slice, blocks are read in parts (far_page.h), backwards a few times each.
+ * With max 1 nothing is kept.
  */
 void store_far_page(struct store *store, struct far_page *page);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */

@@ -39,8 +39,8 @@ static inline uint64_t varint_join(uint64_t bytes)
 }
 
 /*
- * Of more than one byte, or none. The usual ones are read without a jump that depends on their
- * length, which the processor could not foresee.
+ * varint_get() for a number of more than one byte, or if there is none. Numbers of up to 8 bytes
+ * are read without a branch on their length, which the processor could not predict.
  */
 static inline uint64_t varint_get_long(struct varint_reader *reader)
 {

@@ -20,7 +20,7 @@ enum {
     ELEMENTS_MAX = 64 * 1024, /* of an array; a cluster has 16384 slots */
     BACK_OFF_US = 50 * 1000,
     BACK_OFF_MAX_US = 2000 * 1000,
-    SILENT_S = 15, /* keep-alive: subscriptions have no other way to find out */
+    SILENT_S = 15, /* keep-alive: subscriptions have no other way to notice a dead peer */
 };
 
 static void greeted(struct link_call *call, redisReply *reply);
@@ -148,7 +148,7 @@ static int64_t look_after_us(const struct link *link)
     return link->options.callbacks->slow ? link->options.timeout_us / 4 : link->options.timeout_us;
 }
 
-/* Its answer is waited for. */
+/* Adds the call to those whose replies are pending. */
 static void add_pending(struct link *link, struct link_call *call)
 {
     struct loop *loop = link->options.loop;

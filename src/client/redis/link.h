@@ -51,7 +51,7 @@ enum { LINK_TIMES = 20 }; /* buckets of round trips */
 
 /* Counters of connections since the start, for metrics. */
 struct link_counts {
-    uint64_t connects, losses; /* of servers that took commands */
+    uint64_t connects, losses; /* connections that took commands: made, and lost */
     uint64_t round_trips[LINK_TIMES];
     uint64_t round_trips_us; /* their sum */
 };
@@ -96,7 +96,8 @@ struct link {
 void link_init(struct link *link, const struct link_options *options);
 void link_fini(struct link *link); /* calls `done` of pending calls with NULL */
 
-/* Connects to this address, now and whenever the connection ends; leaves another address. */
+/* Connects to this address, now and again whenever the connection ends. Ends a connection to
+   another address. */
 void link_want(struct link *link, const struct redis_address *address);
 /* Disconnects, and stays DOWN. */
 void link_rest(struct link *link);

@@ -8,9 +8,9 @@
 #include "client/redis/resp.h"
 
 enum {
-    STALL_US = 500 * 1000,    /* shorter refusals are normal, e.g. while a slot moves: not logged */
-    QUIET_US = 1500 * 1000,   /* without the error, after a command worked: it is over */
-    UNASKED_US = 5000 * 1000, /* without the error, when no command was sent: it is over */
+    STALL_US = 500 * 1000,  /* shorter refusals are normal, e.g. while a slot moves: not logged */
+    QUIET_US = 1500 * 1000, /* without the error, after a command worked: it is over */
+    IDLE_US = 5000 * 1000,  /* without the error, when no command was sent: it is over */
 };
 
 static struct loop *loop_of(const struct node *node)
@@ -73,7 +73,7 @@ void node_accept(struct node *node)
 /* When the stall is over, unless another error comes. */
 static int64_t stall_ends_us(const struct node *node)
 {
-    return node->refused_us + (node->worked_us > node->refused_us ? QUIET_US : UNASKED_US);
+    return node->refused_us + (node->worked_us > node->refused_us ? QUIET_US : IDLE_US);
 }
 
 void node_refused(struct node *node, const char *error)

@@ -1,7 +1,7 @@
 /*
  * A Redis server that takes our commands: a link, and a check that it is a master. A node is
- * `ready` once the server has said so; a replica is disconnected and checked again later, because
- * it may be promoted.
+ * `ready` once the server has confirmed that; a replica is disconnected and checked again later,
+ * because it may be promoted.
  *
  * Problems are logged once when they begin, with Redis' own text, and once when they end: that the
  * server is unreachable (redis_away, redis_back), and that it keeps refusing commands with

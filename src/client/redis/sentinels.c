@@ -1,6 +1,6 @@
 /*
- * Invariant: after SUBSCRIBE a connection accepts no other command, so the question for the master
- * comes before it, in the same write; to ask again, we reconnect.
+ * Invariant: after SUBSCRIBE a connection accepts no other command, so the request for the master's
+ * address is sent before it, in the same write; to request it again, we reconnect.
  */
 #include "client/redis/sentinels.h"
 
@@ -150,8 +150,9 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
 
 /* ---- the master ---- */
 
-/* Its name or the way to it may take longer than answers are waited for: to start over each time
- * would never come to an end. An answer that came since the last count is good, too. */
+/* Looking up its name, or connecting, may take longer than DECIDE_US: if each search began that
+ * again, it would never succeed. An answer that came since the last count is not asked for again,
+ * either. */
 static bool is_on_its_way(const struct sentinel *sentinel)
 {
     enum link_state state = sentinel->link.state;

@@ -3,8 +3,9 @@
  * the master once, and then reports every failover (+switch-master), so that a master that hangs,
  * or was demoted, is left at once.
  *
- * While there is no master, all sentinels are connected and asked again, and the address that most
- * of them name is used: this also finds a failover whose report was lost. A timer repeats it.
+ * While there is no master, all sentinels are asked again over new connections, and the address
+ * that most of them name is used: this also finds a failover whose report was lost. A timer repeats
+ * it.
  *
  * Single-threaded. Must not move.
  */

@@ -267,8 +267,8 @@ static void map_answered(struct link_call *call, redisReply *reply)
         freeReplyObject(reply);
 }
 
-/* The next node to ask, in turn: a node that was removed from the cluster answers, but has no map.
- */
+/* The next node to ask, in rotation: a node that was removed from the cluster answers, but has no
+   map. */
 static struct map_question *next_to_ask(struct topology *topology, bool suspect)
 {
     for (unsigned i = 1; i <= topology->node_count; i++) {

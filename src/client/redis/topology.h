@@ -2,12 +2,13 @@
  * Which Redis server has which keys now: a single server; the master that Sentinel names; or the
  * masters of a cluster, by slot. Follows failovers and resharding by itself:
  *
- *   single    the one address, again and again until it answers
- *   Sentinel  the master that the sentinels name (sentinels.h), once it says that it is one
- *   cluster   when a node goes, is silent, or says MOVED or CLUSTERDOWN: asks the nodes in turn for
- *             the map of slots, those first that are not suspect, until one has it whole and all
- *             is well. A node that has lost the cluster's majority, or whose epoch is older, does
- *             not replace what another said; a replica leads to its master
+ *   single    the one address, tried until it answers
+ *   Sentinel  the master that the sentinels name (sentinels.h), once it reports that role itself
+ *   cluster   when a node is lost, is silent, or answers MOVED or CLUSTERDOWN: asks the nodes in
+ *             rotation for the map of slots, first those that are not suspect, until a complete
+ *             map was received and all its nodes are ready. The map of a node that has lost the
+ *             cluster's majority, or has an older epoch, does not replace a better one; a replica
+ *             names its master
  *
  * Single-threaded. Owns the nodes; one that is no longer in the map is closed.
  */
@@ -66,7 +67,7 @@ struct topology {
     int64_t asked_us;       /* when one was asked last */
     int64_t error_since_us; /* since when something is wrong; 0: all is well */
     bool whole;             /* the map has all slots */
-    bool map_ok;            /* it is from a node that said cluster_state:ok, … */
+    bool map_ok;            /* it is from a node that reported cluster_state:ok, … */
     uint64_t epoch;         /* … of this epoch */
     unsigned older;         /* maps in a row that were refused for their epoch */
     /* Sentinel */

@@ -103,7 +103,7 @@ static void write_metric(struct metric_sink *sink, const struct metric *metric)
     }
 }
 
-/* What only this engine has, and the election. */
+/* Metrics that only this engine has, and those of the election. */
 static void add_engine(struct server *server, struct buf *out)
 {
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};

@@ -53,7 +53,7 @@ static void refused(const struct beanstalk_pending *pending, enum err err, struc
     else if (pending->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
              beanstalk_tubes_find(&beanstalk_server(pending->session)->beanstalk.tubes,
                                   buf_bytes(&pending->tube)))
-        beanstalk_encode(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
+        beanstalk_encode(out, BEANSTALK_PAUSED); /* the same: there is nothing to pause */
     else if (waited && err == ERR_EMPTY && pending->deadline_soon)
         beanstalk_encode(out, BEANSTALK_DEADLINE_SOON);
     else if (pending->cmd == BEANSTALK_PUT && (err == ERR_NOT_LEADER || err == ERR_RECOVERING))

@@ -6,12 +6,12 @@
 #include "server/beanstalk/survey.h"
 
 enum {
-    FORGET_NS = 300,  /* work for taking one watched tube off the table */
+    FORGET_NS = 300,  /* work for removing one watched tube from the table */
     WATCH_MAX = 4000, /* tubes that one connection may watch */
     SECOND_US = 1000 * 1000,
     PLACES_PER_NS = 1,              /* watched tubes handled in one ns */
     NAME_NS = 5,                    /* work for naming one watched tube to the engine */
-    DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
+    DEADLINE_MARGIN_US = SECOND_US, /* before a reservation ends: no reserve of its holder waits */
 };
 
 static struct beanstalk_tubes *tubes_of(const struct beanstalk_session *beanstalk)

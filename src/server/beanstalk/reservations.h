@@ -42,8 +42,8 @@ void beanstalk_reservations_init(struct beanstalk_reservations *reservations);
 void beanstalk_reservations_fini(struct beanstalk_reservations *reservations);
 
 /*
- * The holder has reserved the job. An older reservation of it, whoever's, is stale by that and goes
- * (P4). `end` is UINT64_MAX until the caller knows better.
+ * The holder has reserved the job. An older reservation of the job, of any client, is stale now and
+ * is dropped (P4). `end` is UINT64_MAX until the caller sets it.
  */
 struct beanstalk_reservation *beanstalk_reservations_add(
     struct beanstalk_reservations *reservations, struct beanstalk_holder *holder,

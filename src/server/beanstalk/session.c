@@ -166,8 +166,8 @@ static void refuse_http(struct beanstalk_session *beanstalk, struct bytes bytes)
     pipeline_stop(&beanstalk->pipeline);
 }
 
-/* A reserve is answered by the reservation that ends first, and before it there may be a million
- * that have ended: they go in slices. False: there are more. */
+/* How long a reserve may wait depends on the reservation that ends first. A million others may have
+ * ended before it: they are dropped in slices. False: there are more. */
 static bool drop_ended(const struct beanstalk_session *beanstalk)
 {
     const struct session *session = &beanstalk->pipeline.session;
@@ -214,7 +214,7 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 
 /* ---- the end, in its several forms ---- */
 
-/* As the protocol has it, a reserve that waits is answered TIMED_OUT. */
+/* As the protocol requires, a reserve that waits is answered TIMED_OUT. */
 static void end_wait(struct pending *parked)
 {
     struct beanstalk_pending *pending = of_pending(parked);
@@ -246,8 +246,8 @@ static void fini(struct session *session, enum session_end end)
 }
 
 /*
- * A client that is silent between commands may be so forever, as with beanstalkd. One that stops
- * in the midst of a command, or does not read its answers, holds memory: it is given up in time.
+ * A client may be silent between commands forever, as with beanstalkd. One that stops in the midst
+ * of a command, or does not read its answers, holds memory: its connection ends at a deadline.
  */
 static int64_t deadline_us(const struct session *session)
 {

@@ -1,5 +1,5 @@
 /*
- * One connection of a beanstalkd client: commands in, answers out in the order asked.
+ * One connection of a beanstalkd client: commands in, answers out in the order of the commands.
  *
  * A pipeline of `struct beanstalk_pending`: commands are done as they come, many in one turn. While
  * a reserve waits nothing behind it is looked at.
@@ -71,7 +71,7 @@ void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *rep
                       struct buf *out);
 enum beanstalk_word beanstalk_word_of(enum err err);
 
-/* The engine's reply has come, or the survey is through. */
+/* The engine's reply has come, or the survey is complete. */
 void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *reply);
 
 /* For turn.c: continues all surveys as far as the budget goes. True: there is more to do. */

@@ -9,7 +9,7 @@
 #include "server/beanstalk/reservations.h"
 #include "server/beanstalk/tubes.h"
 
-enum { YAML_SPARE_BYTES = 64 * 1024 }; /* a longer document's memory is not kept for the next */
+enum { YAML_SPARE_BYTES = 64 * 1024 }; /* the memory of a longer document is not kept */
 
 struct beanstalk_shared {
     struct pool pending; // struct beanstalk_pending

@@ -1,7 +1,7 @@
 /*
- * The tubes that beanstalkd clients use or watch. To the queue a tube is a topic, which need not be
- * there yet; here it is a name with the number of its users and watchers, and it lives as long as
- * it has one. The tube "default" is always there.
+ * The tubes that beanstalkd clients use or watch. To the queue a tube is a topic, which need not
+ * exist yet; here it is a name with the numbers of its users and watchers, and it lives as long as
+ * it has any. The tube "default" is always there.
  */
 #ifndef LATERD_SERVER_BEANSTALK_TUBES_H
 #define LATERD_SERVER_BEANSTALK_TUBES_H

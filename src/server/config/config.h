@@ -161,13 +161,13 @@ enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;
 
 /*
- * One listener more of the protocol: "127.0.0.1:9277", or "127.0.0.1:8080,delayqueue-java" if it
- * has dialects. "none", or nothing, takes away all of that protocol that there were. ERR_INVALID.
+ * Adds a listener of the protocol: "127.0.0.1:9277", or "127.0.0.1:8080,delayqueue-java" if it has
+ * dialects. "none", or nothing, removes all listeners of that protocol. ERR_INVALID.
  */
 enum err config_add_listener(struct config *config, enum protocol_kind protocol, const char *value,
                              struct config_error *out_error) MUST_USE;
 
-/* Checks what concerns several keys: values that contradict each other, and missing ones.
+/* Checks what concerns several keys: values that contradict each other, and missing values.
    ERR_INVALID: out_error has the first error. Opens nothing. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
 

@@ -108,7 +108,7 @@ static void check_store(struct checking *checking)
     }
 }
 
-/* With nothing in it, laterd takes 1.6 MB, and twice that once it has answered somebody. */
+/* An empty laterd takes 1.6 MB, and twice that once it has answered a client. */
 static void check_memory(struct checking *checking)
 {
     enum { MEMORY_MIN = 4 << 20 };

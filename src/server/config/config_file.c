@@ -69,8 +69,8 @@ static const struct config_key *nearest_of(const char *section, const char *name
 }
 
 /*
- * The key that was probably meant. A key of just that name stands in the wrong section; else one of
- * the section that it stands in, before a nearer one of another section.
+ * The key that was probably meant: one of exactly that name, which stands in the wrong section;
+ * else the nearest of its section; else the nearest of any section.
  */
 static const struct config_key *nearest(const char *section, const char *name)
 {
@@ -101,7 +101,7 @@ static bool is_key(const char *name)
     return false;
 }
 
-/* What others have keys for. */
+/* Is it a part of a URL, for which other programs have keys? */
 static bool key_is_of_url(const char *name)
 {
     static const char *const words[] = {"host", "port", "db", "user", "username", "password"};
@@ -425,7 +425,7 @@ static char *read_line(char *room, int room_bytes, void *ctx)
     return reading->refused ? NULL : line;
 }
 
-/* What neither the library nor we could read, at the first such line. */
+/* Complains of the first line that neither the library nor we could read. */
 static void complain_unread(struct reading *reading, int bad_line)
 {
     if (bad_line <= 0 || (reading->refused && reading->refused_line <= (unsigned)bad_line))

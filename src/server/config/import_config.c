@@ -77,7 +77,7 @@ static struct bytes before(struct bytes text, const char *ends)
     return bytes_of(text.at, len);
 }
 
-/* Without its quotes; without them a comment ends it, as the Go server's reader has it. */
+/* Without its quotes; a value without quotes ends at a comment, as in the Go server's reader. */
 static struct bytes read_value(struct bytes text)
 {
     text = trim(text);
@@ -102,7 +102,7 @@ static bool is_text(struct bytes text)
     return bytes_is_printable(text) && bytes_is_utf8(text);
 }
 
-/* [redis] is no hint: it may also be in a file for the Go server. */
+/* [redis] proves nothing: it may also be in a file for the Go server. */
 static void note_section(struct conversion *conversion, struct bytes name)
 {
     conversion->in_section = true;
@@ -153,7 +153,7 @@ static enum err refuse_own(const struct conversion *conversion)
 
 /* ---- writing ---- */
 
-/* As the Go server has it, a value that is no number is as if it were not there. */
+/* As in the Go server, a value that is no number counts as missing. */
 static uint64_t number_of(const struct conversion *conversion, enum go_key key)
 {
     uint64_t number = 0;
@@ -165,7 +165,7 @@ static uint64_t number_of(const struct conversion *conversion, enum go_key key)
     return number;
 }
 
-/* For Go no host is all of them. */
+/* To Go, an empty host means all addresses. */
 static enum err write_listener(struct conversion *conversion)
 {
     struct bytes address = conversion->values[BIND_ADDRESS];
@@ -207,7 +207,7 @@ static void add_quoted(struct buf *out, struct bytes text)
     buf_add_char(out, '\'');
 }
 
-/* The other choice: the queue stays where it was. */
+/* The alternative, as comments: the queue stays in Redis. */
 static void write_engine(const struct conversion *conversion, uint64_t db)
 {
     struct buf *out = conversion->out;

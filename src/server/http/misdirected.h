@@ -26,7 +26,7 @@ struct misdirected {
 
 const char *misdirected_name(enum misdirected_kind kind);
 
-/* One more has come. `what` is what it said: printable bytes are shown, up to 80. */
+/* One more has come. `what`: the bytes to log; up to 80 printable ones are shown. */
 void misdirected_note(struct server *server, enum misdirected_kind kind, struct bytes what);
 
 #endif

@@ -258,7 +258,7 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         send_continue(http);
         return true;
     case HTTP_READY:
-        http->continue_pending = false; /* its body has come without */
+        http->continue_pending = false; /* its body has come without 100 Continue */
         take_request(http);
         http1_next(&http->http);
         session_request_over(session);

@@ -1,6 +1,6 @@
 /*
- * One HTTP connection: requests in, answers out in the order asked (RFC 9112, 9.3.2): a pipeline
- * of `struct request`. While a long poll is parked nothing after it is looked at.
+ * One HTTP connection: requests in, answers out in the order of the requests (RFC 9112, 9.3.2): a
+ * pipeline of `struct request`. While a long poll is parked nothing after it is looked at.
  */
 #ifndef LATERD_SERVER_HTTP_SESSION_H
 #define LATERD_SERVER_HTTP_SESSION_H

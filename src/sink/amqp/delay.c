@@ -11,7 +11,7 @@ static struct bytes bytes_from(amqp_bytes_t text)
 
 /* ---- x-delay ---- */
 
-/* What does not fit is the nearest that does. */
+/* A number that does not fit becomes the nearest one that does. */
 static int64_t from_double(double number)
 {
     if (isnan(number))

@@ -19,7 +19,7 @@ bool rabbit_delay_read(const amqp_field_value_t *value, int64_t *out_ms);
    did. */
 amqp_field_value_t rabbit_delay_turned(int64_t ms);
 
-/* Longest delay that is kept: 10,000 years would not fit a date. */
+/* A longer delay is cut to 100 years: dates end with the year 9999. */
 #define RABBIT_DELAY_MOST_MS ((int64_t)100 * 365 * 86400 * 1000)
 
 /*

@@ -4,8 +4,8 @@
  *
  *     byte 1 | length, exchange | length, routing key | properties as AMQP has them on the wire
  *
- * Lengths are one byte; the properties begin with their flags. So they are sent on bit by bit as
- * they came, including the types of headers.
+ * Lengths are one byte; the properties begin with their flags. So they are sent on exactly as they
+ * came, including the types of headers.
  */
 #ifndef LATERD_SINK_AMQP_MESSAGE_H
 #define LATERD_SINK_AMQP_MESSAGE_H

@@ -30,8 +30,8 @@
 enum {
     CHANNELS = 16,
     PUBLISH_AT_ONCE = 64, /* messages between two reads of frames */
-    BYTES_UNASKED = 4096, /* bytes between two checks that the socket takes more: it says so when a
-                             third of its buffer is free, which is 16 KiB or more */
+    BYTES_UNASKED = 4096, /* bytes between two checks whether the socket is writable, which it is
+                             while a third of its buffer is free: 16 KiB or more */
     MESSAGE_BYTES = 256,  /* estimated size of a message without its body */
     SLEEP_MS = 100,
     BACKOFF_FIRST_US = 100000,
@@ -150,7 +150,7 @@ static bool take_frames(struct publisher *publisher)
     enum rabbit_next next;
     while ((next = rabbit_link_next(link, &frame)) == RABBIT_FRAME) {
         if (frame.channel > CHANNELS)
-            continue; /* none that we opened */
+            continue; /* a channel that we did not open */
         struct rabbit_channel *channel = &publisher->channels[frame.channel - 1];
         if (!channel->open || rabbit_channel_take(channel, &frame))
             continue;

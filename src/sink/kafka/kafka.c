@@ -51,7 +51,7 @@ struct kafka {
     rd_kafka_queue_t *queue;
     int event_fd;
     bool ready, suspect; /* suspect: a connection failed; probe whether another broker answers */
-    int64_t look_at_us;  /* AWAY: no probe before this time */
+    int64_t probe_at_us; /* AWAY: no probe before this time */
     int64_t rest_ms;     /* how long to wait after the next failure of a producer */
     struct list pushes;  // push::place
     size_t bytes;        /* of all pushes */
@@ -200,7 +200,7 @@ static void be_away(struct kafka *kafka, const char *why)
 
 static void rest(struct kafka *kafka)
 {
-    kafka->look_at_us = broker_now_us() + kafka->rest_ms * 1000;
+    kafka->probe_at_us = broker_now_us() + kafka->rest_ms * 1000;
     kafka->rest_ms = kafka->rest_ms * 2 < REST_MAX_MS ? kafka->rest_ms * 2 : REST_MAX_MS;
 }
 
@@ -261,7 +261,7 @@ static void look_for_brokers(struct kafka *kafka)
         (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
                        rd_kafka_err2str(err));
         be_away(kafka, reason);
-        kafka->look_at_us = broker_now_us() + REST_MS * 1000;
+        kafka->probe_at_us = broker_now_us() + REST_MS * 1000;
     }
     if (metadata)
         rd_kafka_metadata_destroy(metadata);
@@ -547,9 +547,9 @@ static void turn(struct kafka *kafka)
 {
     char error[TEXT_BYTES];
     int64_t now_us = broker_now_us();
-    if (!kafka->producer && now_us >= kafka->look_at_us && !open_producer(kafka))
+    if (!kafka->producer && now_us >= kafka->probe_at_us && !open_producer(kafka))
         rest(kafka);
-    if (kafka->producer && (kafka->suspect || (!kafka->ready && now_us >= kafka->look_at_us)))
+    if (kafka->producer && (kafka->suspect || (!kafka->ready && now_us >= kafka->probe_at_us)))
         look_for_brokers(kafka);
     take_items(kafka);
     while (kafka->producer && take_event(kafka)) {

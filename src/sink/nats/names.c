@@ -1,7 +1,7 @@
 /*
  * The names of the servers are looked up before libnats does it on the broker's thread, where
  * nothing limits how long that takes. A thread for each name shares only its look-up with us, and
- * ends when the name server has answered or given up, perhaps long after us.
+ * ends when the resolver returns, perhaps long after we have stopped to wait.
  */
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -79,7 +79,8 @@ natsStatus jetstream_make_stream(struct nats *nats);
 /* Waits up to `limit_us` until the servers' names are looked up, and less if the thread must end.
    Those that are not answered are taken out of the URL. False: none is left. */
 bool jetstream_look_up(struct nats *nats, struct broker_url *url, int64_t limit_us);
-/* Leaves the threads of look-ups to end by themselves. Any thread, if the broker's has ended. */
+/* Detaches from the look-ups: their threads end by themselves. Any thread, if the broker's has
+   ended. */
 void jetstream_forget_look_ups(struct nats *nats);
 
 /* ---- publisher.c ---- */

@@ -380,9 +380,9 @@ static void set_certificate(struct transfer *transfer, const char *path, struct 
 }
 
 /*
- * In place of the system's: its directory of authorities, which many libcurls are built with, would
- * be looked at as well. And libcurl must not keep what it has read: else it would not notice for a
- * day that the file has changed.
+ * Replaces the system's authorities, also their directory (CAPATH), which many builds of libcurl
+ * search as well. libcurl must not cache what it has read: otherwise it would not notice for a day
+ * that the file has changed.
  */
 static void set_authorities(struct transfer *transfer, const char *path)
 {

@@ -51,11 +51,11 @@ struct history {
     struct discard spent; /* images that were written, up to 32 MiB: freed a piece a turn */
     struct list searches; // history_search::link
     uint64_t steps;       /* entries that were sorted, encoded or examined in tables: for tests */
-    uint32_t reading;     /* of those, so many have an operation under way */
+    uint32_t reading;     /* searches that have a disk operation under way */
 };
 
-/* A file that is on the disk now. */
-/* NULL: these are not its fences. The caller puts it among history::files. */
+/* Makes the struct for a file that is on the disk now; the caller adds it to history::files. NULL:
+   these are not the file's fences. */
 struct history_file *history_file_new(struct history *history, uint32_t number,
                                       const struct history_head *head, const char *fences);
 void history_retire(struct history *history, struct history_file *file);

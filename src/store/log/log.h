@@ -27,7 +27,7 @@
 enum {
     BATCH_FULL = 256 * 1024,       /* bytes: a batch has no more, unless one record has */
     LOG_INLINE_BYTES = 256 * 1024, /* of batches that a turn writes itself */
-    LOG_REOPEN_US = 100 * 1000,    /* no descriptor was free for a commit: tried again so often */
+    LOG_REOPEN_US = 100 * 1000,    /* pause before a retry when no descriptor was free */
 };
 
 struct log;
@@ -64,7 +64,7 @@ bool log_is_open(const struct log *log);
 enum relocating {
     RELOCATING_NOTHING,   /* … new */
     RELOCATING,           /* … a copy of what the log has already */
-    RELOCATING_BODY_LOST, /* … the same; the body of the job does not hold */
+    RELOCATING_BODY_LOST, /* … the same, for a job whose body is lost */
 };
 void log_relocating(struct log *log, enum relocating what);
 /* From now on copies are marked as such: FEATURE_FOLLOWERS. */

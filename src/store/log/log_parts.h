@@ -53,7 +53,7 @@ struct log {
     enum commit_step step;
     unsigned threads_commits; /* the thread makes this many of the next commits */
     uint64_t inline_left;     /* bytes that this turn may still write itself, … */
-    bool ends_turn;           /* … while log_turn() is at it */
+    bool ends_turn;           /* … while log_turn() runs */
     bool latency_first;       /* see store_latency_first */
     struct disk_op commit;
     uint64_t commit_key;  /* of its segment */

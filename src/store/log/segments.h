@@ -53,7 +53,7 @@ struct segment {
     uint64_t live_jobs;
     uint64_t record_max;      /* bytes of the largest record of a job in it */
     uint64_t slice_log_bytes; /* of live records about slices and about jobs in them; … */
-    uint64_t slice_log_moves; /* … so many are MOVEs */
+    uint64_t slice_log_moves; /* … how many of them are MOVEs */
     struct slice *slice;      /* SEGMENT_SLICE; else NULL */
     struct disk_file *file;   /* NULL: not open */
     struct list open_link;    /* segments::open_files, while the file is open */
@@ -72,12 +72,12 @@ void segments_free(struct segments *segments); /* NULL does nothing; none may be
 
 /* ---- opening: what recovery has found ---- */
 
-/* Numbers from `base` up to (not with) `next` are or were in use. */
+/* Numbers from `base` up to (not including) `next` are or were in use. */
 void segments_begin(struct segments *segments, uint32_t base, uint32_t next);
 /* Adds a segment at the end of the log; segments_grow() then adds its batches. */
 struct segment *segments_take(struct segments *segments, uint32_t number, uint64_t size_bytes,
                               uint64_t batch_first, uint64_t key);
-/* One of zeros, with its file. */
+/* Adds a spare: a file of zeros. */
 void segments_take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
                          struct disk_file *file);
 bool segments_want_spare(const struct segments *segments); /* are there fewer than wanted? */

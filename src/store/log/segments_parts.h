@@ -15,7 +15,7 @@ struct segments {
     struct list spares;         /* segment::link; by number */
     struct segment **by_number; /* [number - number_base]; NULL: gone */
     uint32_t number_base, number_next;
-    struct list open_files;  /* segment::open_link; the one not used for longest first */
+    struct list open_files;  /* segment::open_link; the least recently used first */
     struct segment **slices; /* by number, slice_count of them */
     uint32_t slice_count, slice_cap;
     uint64_t slice_bytes;   /* of their files */
@@ -33,7 +33,7 @@ struct segments {
     bool starved;          /* no descriptor was free for a new segment's file */
     int64_t retry_at_us;   /* full or starved: when to ask again */
     uint64_t free_bytes;   /* what the disk said it has, in this turn; UINT64_MAX: was not asked */
-    uint64_t wanted_bytes; /* full: the cleaner could work with a spare of so many; 0: it can */
+    uint64_t wanted_bytes; /* full: the cleaner needs a spare of this size to go on; 0: none */
 };
 
 static inline struct segment *segment_of_link(struct list *link)

@@ -13,8 +13,8 @@ struct history_survey {
     uint64_t files, entries, bytes;
 };
 
-/* Appends the number (uint32_t) of each whole history file in the directory to `out_numbers`;
-   half-made ones the next opening removes. ERR_IO. */
+/* Appends the number (uint32_t) of each complete history file in the directory to `out_numbers`.
+   Incomplete ones are left out: the next opening removes them. ERR_IO. */
 enum err history_numbers(struct disk *disk, struct buf *out_numbers) MUST_USE;
 
 /* Calls `fault` for each place that is damaged, and where a file is missing between others. ERR_IO:

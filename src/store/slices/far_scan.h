@@ -31,9 +31,9 @@ struct far_scan {
     bool salvage;           /* it is damaged: keep every intact record */
     /* What was read: */
     uint64_t offset; /* of the block in the file */
-    uint32_t at;     /* the bytes read begin so far behind that, … */
+    uint32_t at;     /* of `bytes` in the block */
     const char *bytes;
-    size_t len; /* … and are so many */
+    size_t len; /* of `bytes` */
     /* Out: */
     bool broken; /* a record is not valid where one must be: run again with `salvage` */
     struct merge_job *matches; /* in the order of the file; `record` points into `bytes` */

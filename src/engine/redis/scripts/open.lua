@@ -38,11 +38,11 @@ end
 local found, stray = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
 if found.err then stray = hash end
 
--- Keeps out daemons of older layouts that still run, or start. They see how many partitions there
--- are, and another layout, so they refuse the queue. Their scripts fail before they write: `s` has
--- fewer numbers than they read, `l` is not a time that their promote.lua could read, the first
--- daemon that their reap_dead.lua reads has no time (`d`: they would take all present daemons for
--- dead), and the buckets have other names.
+-- Keeps out daemons of older layouts, whether they start now or still run. One that starts reads the
+-- number of partitions, and a layout that it does not know, and so refuses the queue. Scripts of one
+-- that still runs fail before they write: `s` has fewer numbers than they read, `l` is not a time,
+-- which their promote.lua needs, the first daemon that their reap_dead.lua reads has no time (`d`:
+-- otherwise they would consider all present daemons dead), and the buckets have other names.
 local function turn_away(of)
     redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
@@ -56,8 +56,8 @@ if older and ARGV[12] == 'k' and (found[2] == '2' or found[2] == '3') then
     return { say(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
 end
 -- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is
--- renamed, so that a daemon of layout 2 ends no lease of a job that it cannot find. Nor can its
--- scripts read a number of seven bytes. Delayed jobs are moved to their topics' places step by
+-- renamed, so that a daemon of layout 2 ends no lease of a job that it cannot find. Its scripts
+-- cannot read a number of seven bytes, either. Delayed jobs are moved to their topics' places step by
 -- step, by promote.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, wake =
@@ -74,8 +74,8 @@ if older and found[2] == '2' and ARGV[5] == '4' then
     call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
     turn_away(of)
 end
--- Layout 3 has the same jobs, with other names of buckets. New records may have a form that it did
--- not have (COMPACT); existing ones are not changed.
+-- In layout 3 only the names of buckets differ. New records may have a form that it did not have
+-- (COMPACT); existing ones are not changed.
 if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
     if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 3) } end
@@ -115,18 +115,18 @@ if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 -- The same reading as clock()'s: a later one would set a new queue's clock back by the difference.
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
--- Numbers and leases that Redis has lost are not given again: those given since the last save were
--- fewer than SKIPPED, or not ahead of the clock, or a daemon has seen them. The number skipped
--- differs between histories, so that two which continue from the same number do not give the same
--- ones.
+-- Numbers and leases that Redis has lost are not given again: each of them is less than SKIPPED
+-- above the last saved one, or not ahead of the clock, or was seen by a daemon. How many numbers are
+-- skipped differs between histories of writes (`run`), so that two which continue from the same
+-- number do not give the same ones.
 local SKIPPED = 30000000
 local function info_of(section, field)
     local info = redis.pcall('INFO', section)
     info = type(info) == 'string' and info or info.verbatim_string or ''
     return string.match(info, field .. ':(%w+)') or ''
 end
--- Identifies the start of the server, and the history of writes, as each failover begins another
--- one: a server that was replaced and is the master again still has its old run_id.
+-- Identifies the start of the server, and its history of writes: each failover begins a new one, but
+-- a server that was replaced, and is the master again, still has its old run_id.
 local run = info_of('server', 'run_id') .. ' ' .. info_of('replication', 'master_replid')
 local restarted, seen = found[5] ~= run, tonumber(ARGV[8])
 
@@ -143,8 +143,8 @@ local function lengthen_journal()
     call('HSET', hash, 'j', sub(field, 1, 33) .. pack('<I8I8', bytes > taken and held or 0, 0))
 end
 
--- From now on changes leave entries. If an earlier journal was given up its entries must be removed
--- first, and a number is left out, so that readers notice the gap.
+-- From now on each change adds an entry. If an earlier journal was given up, its entries must be
+-- removed first, and one number is skipped, so that readers notice the gap.
 local function begin_journal()
     local field, limits = call('HGET', hash, 'j'), pack('<I8', tonumber(ARGV[9])) .. ARGV[10]
     local span = pack('<I8', tonumber(ARGV[11]))
@@ -174,8 +174,8 @@ if not found[1] then
     if importing then error(MISSING) end
     -- The clock continues from the daemon's, by whose bounds clock_of() has set `held`.
     ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
-    -- Each key gets a member that stays: so none is ever empty, or small enough for Redis' compact
-    -- encodings, which are slower. The first number is close to the time: see number_after().
+    -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
+    -- Redis' compact encodings, which are slower. The first number is near the time: number_after().
     found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
     make_buckets()
     call('HSET', hash, filler, filler, 'p', found[1], 'c', ARGV[4],
@@ -196,7 +196,7 @@ end
 local shown = redis_now + ahead
 if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon has no bounds yet
 even_if_full()
--- Removes records of daemons of layout 3, which nothing reads. One that still runs writes another.
+-- Removes records of layout 3's daemons, which nothing reads now. One that still runs adds another.
 local former = call('HGET', hash, 'u')
 if former then
     for at = 1, #former, 8 do call('HDEL', hash, 'm' .. sub(former, at, at + 7)) end

@@ -17,9 +17,8 @@ if old and exists == 'j' then
 elseif old and exists == 'k' then
     return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
--- A job of a restore is not pushed if a job of that id ended since the restore began: ENDED. If the
--- restore is over, or the members that record ends were lost, it is unknown which jobs ended:
--- LAPSED.
+-- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
+-- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
 if run then
     run = sub(run, 1, 8)
     local restore = call('HGET', hash, 'jr')

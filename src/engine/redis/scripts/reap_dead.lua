@@ -1,5 +1,6 @@
 -- Removes dead daemons from the partition, step by step: jobs that were reserved for their
--- connections wait again, as if they had not been tried, and their stored answers are deleted.
+-- connections become ready or delayed again, without a failed attempt, and the daemons' stored
+-- answers are deleted.
 -- Idempotent.
 --
 -- ARGV:
@@ -36,10 +37,11 @@ local function give_back(daemon)
     return #held == count
 end
 
--- The daemon's field (`since`) has the time of its registration, and how many places its ring may
--- have. While the ring is being emptied that time is 0: see open.lua. Without the field others have
--- done all this before: then there are at most a few answers, at the lowest places, and no field is
--- made for a farewell ('' as ARGV 3), which nobody would find again. False: there are more places.
+-- Deletes the answers in the daemon's ring. Its field (`since`) has the time of its registration, and
+-- how many places the ring may have. While the ring is being emptied that time is 0: see open.lua.
+-- Without the field another call has removed the daemon already: at most a few answers are left, at
+-- the lowest places, and all are deleted at once, without a new field: if the daemon removes itself
+-- (ARGV 3 is ''), nobody would find that field again. False: there are more places.
 local function forget(daemon, since)
     local left = not since and PLACES or #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}

@@ -52,7 +52,7 @@ local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
--- taken, and one more of each topic, which is the first that is left; of a single topic CLOSE_TOLD.
+-- taken, and one more of each topic (of a single topic CLOSE_TOLD more): the first that are left.
 local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_TOLD or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
