@@ -22,6 +22,7 @@ enum {
                      has reported to the end of its list */
     READ_BYTES = 256 * 1024,     /* in one read, at most, if the handler takes all bytes */
     READ_FIRST_BYTES = 4 * 1024, /* of a new stream, or one whose bytes had to wait */
+    LITTLE_READS = 16,           /* in a row, after which the next read is half as long */
     WAKERS_MAX = 4,
 };
 
@@ -66,12 +67,13 @@ struct os_stream {
     bool client;               /* a client opened it */
     bool opening;              /* not open yet: stream_open.c handles its events */
     bool ended, broken, closing, dead;
-    bool resumed;        /* kept input is to be shown again */
-    bool shown;          /* the handler is looking at `in` now */
-    bool full;           /* epoll does not watch for input, while some is kept */
-    bool leaving;        /* the other side ended its sending, and bytes before that wait */
-    bool end_reported;   /* the handler's leaving() was called for that end */
-    uint32_t read_bytes; /* read at once: between READ_FIRST_BYTES and READ_BYTES */
+    bool resumed;          /* kept input is to be shown again */
+    bool shown;            /* the handler is looking at `in` now */
+    bool full;             /* epoll does not watch for input, while some is kept */
+    bool leaving;          /* the other side ended its sending, and bytes before that wait */
+    bool end_reported;     /* the handler's leaving() was called for that end */
+    uint32_t read_bytes;   /* read at once: between READ_FIRST_BYTES and READ_BYTES */
+    uint32_t little_reads; /* in a row that brought less than an eighth of that */
 };
 
 struct os_loop {

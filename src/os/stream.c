@@ -308,20 +308,26 @@ static void stream_ended(struct os_stream *stream)
 }
 
 /* Sets the size of the next read: small after bytes that had to be kept, doubled after a full read
- * that the handler used, halved after one that brought little. */
+ * that the handler used, halved after many in a row that brought little: not after one, because
+ * clients with many requests on the way alternate short ones and long ones. */
 static void adapt_read_size(struct os_stream *stream, size_t used, size_t got)
 {
-    if (used < got)
+    bool little = got < stream->read_bytes / 8;
+    stream->little_reads = little ? stream->little_reads + 1 : 0;
+    if (used < got) {
         stream->read_bytes = READ_FIRST_BYTES;
-    else if (got == stream->read_bytes && got < READ_BYTES)
+    } else if (got == stream->read_bytes && got < READ_BYTES) {
         stream->read_bytes *= 2;
-    else if (got < stream->read_bytes / 8 && stream->read_bytes > READ_FIRST_BYTES)
+    } else if (stream->little_reads == LITTLE_READS && stream->read_bytes > READ_FIRST_BYTES) {
         stream->read_bytes /= 2;
+        stream->little_reads = 0;
+    }
 }
 
-/* `ends`: epoll reports that the other side has ended its sending; recv() reports it only behind
- * the last bytes, one gather later. */
-static void stream_readable(struct os_stream *stream, bool ends)
+/* Receives once. `ends`: epoll reports that the other side has ended its sending; recv() reports it
+ * only behind the last bytes. True: the read was full, the handler used it all, and the next one
+ * may be larger. */
+static bool receive(struct os_stream *stream, bool ends)
 {
     char *room = stream->loop->read_buffer;
     size_t most = stream->closing ? DROP_BYTES : stream->read_bytes;
@@ -329,29 +335,39 @@ static void stream_readable(struct os_stream *stream, bool ends)
         stream->tls ? tls_receive(stream->tls, room, most) : recv(stream->source.fd, room, most, 0);
     if (got < 0) {
         if (errno == EAGAIN || errno == EINTR)
-            return;
+            return false;
         stream->stream.error = failure(stream);
         stream_lost(stream);
-        return;
+        return false;
     }
     if (got == 0) {
         stream_ended(stream);
-        return;
+        return false;
     }
     if (stream->closing) { /* lingering: what comes now is dropped */
         count_moved(stream, (size_t)got);
-        return;
+        return false;
     }
     if (ends && !stream->leaving)
         notify_leaving(stream);
     if (stream->dead || stream->closing)
-        return;
+        return false;
     size_t used = show(stream, bytes_of(room, (size_t)got));
     if (stream->dead || stream->closing)
-        return;
+        return false;
     adapt_read_size(stream, used, (size_t)got);
     if (used < (size_t)got)
         buf_add(&stream->in, room + used, (size_t)got - used);
+    return stream->read_bytes > most;
+}
+
+/* A second read follows a full one that was not of the largest size, so that a burst of requests
+ * that is longer than the first read is not torn: its halves would be served, and answered, in
+ * different turns from then on. */
+static void stream_readable(struct os_stream *stream, bool ends)
+{
+    if (receive(stream, ends))
+        (void)receive(stream, ends); /* never a third: other streams wait */
 }
 
 /*

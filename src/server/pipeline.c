@@ -189,7 +189,7 @@ static void oldest_answered(struct pending *pending)
 struct pipeline_text pipeline_begin(struct pending *pending)
 {
     struct pipeline *pipeline = pending->pipeline;
-    struct buf *out = is_oldest(pending) ? &pipeline->session.out : &pipeline->buffered;
+    struct buf *out = is_oldest(pending) ? session_out(&pipeline->session) : &pipeline->buffered;
     return (struct pipeline_text){.out = out, .at = out->len};
 }
 
@@ -230,7 +230,8 @@ void pipeline_end_long(struct pending *pending, struct buf *text)
 
 struct pipeline_text pipeline_begin_now(struct pipeline *pipeline)
 {
-    struct buf *out = list_empty(&pipeline->pending) ? &pipeline->session.out : &pipeline->buffered;
+    struct buf *out =
+        list_empty(&pipeline->pending) ? session_out(&pipeline->session) : &pipeline->buffered;
     return (struct pipeline_text){.out = out, .at = out->len};
 }
 

@@ -118,6 +118,8 @@ void server_free(struct server *server)
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
     buf_fini(&server->hosts);
+    while (server->spare_outs.count > 0)
+        buf_fini(&server->spare_outs.bufs[--server->spare_outs.count]);
     arena_fini(&server->scratch);
     discard_fini(&server->discard);
     mem_free(server);

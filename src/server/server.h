@@ -88,6 +88,13 @@ struct restore_counts {
         all_refused; /* since the start, of single ones, too */
 };
 
+/* Memory of answers that were sent, for the next ones: see session_out(). */
+enum { SPARE_OUTS = 16, SPARE_OUT_MAX_BYTES = 16 * 1024 };
+struct spare_outs {
+    struct buf bufs[SPARE_OUTS];
+    unsigned count;
+};
+
 struct server {
     struct server_options options;
     struct loop *loop;
@@ -97,11 +104,12 @@ struct server {
     struct engine *engine;
     struct registry *registry; /* the settings of topics */
     struct server_push push;
-    struct schedule retry;  /* of jobs without one in topics without one: [defaults] */
-    struct pool sessions;   // of all protocols, see protocol.h
-    struct pool requests;   // struct request
-    struct list dirty;      // session::dirty: has bytes to send
-    struct list all;        // session::all
+    struct schedule retry; /* of jobs without one in topics without one: [defaults] */
+    struct pool sessions;  // of all protocols, see protocol.h
+    struct pool requests;  // struct request
+    struct list dirty;     // session::dirty: has bytes to send
+    struct list all;       // session::all
+    struct spare_outs spare_outs;
     struct list clearings;  // clearing::place: its next command can be submitted
     struct list replays;    // replay::place: the same
     struct list listings;   // listing::place: the same

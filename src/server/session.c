@@ -268,13 +268,28 @@ void sessions_init(struct server *server)
 
 /* ---- calls of the turn ---- */
 
+/* After `out` was sent: a connection that is idle keeps little memory, and leaves more to others.
+ */
+static void leave_spare(struct session *session)
+{
+    struct spare_outs *spares = &session->server->spare_outs;
+    struct buf *out = &session->out;
+    bool is_spare = out->len == 0 && out->cap > SPARE_OUT_BYTES && out->cap <= SPARE_OUT_MAX_BYTES;
+    if (is_spare && spares->count < SPARE_OUTS) {
+        spares->bufs[spares->count++] = *out;
+        *out = (struct buf){0};
+        return;
+    }
+    buf_shrink(out, SPARE_OUT_BYTES);
+}
+
 static void send_out(struct session *session)
 {
     size_t sent = session->out.len < SENT_MAX_BYTES ? session->out.len : SENT_MAX_BYTES;
     budget_spend(&session->server->budget, SEND_NS + (int64_t)sent / BYTES_PER_NS);
     session->passed += session->out.len;
     stream_send(session->stream, &session->out);
-    buf_shrink(&session->out, SPARE_OUT_BYTES);
+    leave_spare(session);
     buffers_changed(session);
     if (unsent(session) && !session->window_us)
         open_window(session);

@@ -82,6 +82,16 @@ static inline bool session_has_budget(const struct session *session)
     return session->server->budget.left_ns > session->server->visit_ns;
 }
 
+/* `out`, to append an answer: with memory of answers that other connections have sent, so that it
+ * need not grow from nothing in each turn. */
+static inline struct buf *session_out(struct session *session)
+{
+    struct spare_outs *spares = &session->server->spare_outs;
+    if (session->out.cap == 0 && spares->count > 0)
+        session->out = spares->bufs[--spares->count];
+    return &session->out;
+}
+
 /* The session has bytes in `out`, or is to be closed: it is flushed at the turn's end. */
 void session_mark_dirty(struct session *session);
 

@@ -684,6 +684,30 @@ static void descriptors_of_others_are_watched_until_told_otherwise(void **state)
     close_bed(&bed);
 }
 
+/* Else its parts would be served and answered in different turns from then on. */
+static void a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_the_next(
+    void **state)
+{
+    (void)state;
+    struct bed bed;
+    char burst[5001] = {0}; /* longer than the first read */
+    memset(burst, 'x', sizeof(burst) - 1);
+    open_os(&bed);
+    open_stream(&bed);
+    far_send(&bed, burst);
+    turn(&bed);
+    assert_int_equal(bed.got.len, sizeof(burst) - 1);
+    for (int round = 0; round < 4; round++) {
+        far_send(&bed, "short");
+        turn(&bed);
+        memset(bed.log, 0, sizeof(bed.log));
+        far_send(&bed, burst);
+        turn(&bed);
+        assert_string_equal(bed.log, "i"); /* in one read */
+    }
+    close_bed(&bed);
+}
+
 static unsigned arrivals;
 
 static void note_arrival(struct message *message)
@@ -713,6 +737,8 @@ int main(void)
         cmocka_unit_test(names_that_are_not_there_or_never_answered_fail),
         cmocka_unit_test(a_host_that_was_silent_gets_what_was_sent_meanwhile),
         cmocka_unit_test(descriptors_of_others_are_watched_until_told_otherwise),
+        cmocka_unit_test(
+            a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_the_next),
         cmocka_unit_test(a_message_ends_the_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,20 @@ static void nothing_is_read_after_the_last_request(void **state)
     assert_int_equal(bed.abandoned, 2);
 }
 
+static void an_answer_is_written_into_the_memory_of_one_that_was_sent(void **state)
+{
+    (void)state;
+    struct bed bed;
+    open_bed(&bed);
+    struct spare_outs *spares = &bed.server.spare_outs;
+    buf_reserve(&spares->bufs[spares->count++], 4096);
+    const char *memory = spares->bufs[0].at;
+    answer(add_request(&bed), 1000);
+    assert_ptr_equal(bed.pipeline.session.out.at, memory);
+    assert_int_equal(spares->count, 0);
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +354,7 @@ int main(void)
         cmocka_unit_test(what_was_sent_before_the_end_is_done),
         cmocka_unit_test(p8_all_memory_of_answers_that_wait_is_counted),
         cmocka_unit_test(nothing_is_read_after_the_last_request),
+        cmocka_unit_test(an_answer_is_written_into_the_memory_of_one_that_was_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
