@@ -10,8 +10,6 @@ from wire import Client, eventually
 
 JOBS = {"d": 400, "f": 20, "r": 20, "k": 60}  # delivered, failed, refused, kept; more than one message tells
 
-pytestmark = pytest.mark.serial
-
 
 def version():
     told = subprocess.run([LATERD, "--version"], capture_output=True, text=True, check=True).stdout

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -24,8 +25,9 @@ static struct sim_peer *join_http(struct world *world)
 static void send_some_of(struct sim_peer *peer, size_t len)
 {
     struct buf some = {0};
-    for (size_t i = 0; i < len; i++)
-        buf_add_char(&some, 'x');
+    buf_reserve(&some, len);
+    memset(some.at, 'x', len);
+    some.len = len;
     sim_peer_send(peer, buf_bytes(&some));
     buf_fini(&some);
 }

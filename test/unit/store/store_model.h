@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 #include <stdio.h>
@@ -62,7 +63,12 @@ struct model {
     struct model_job *jobs;
     size_t job_count;
     bool backed_up;  /* a backup has its files open */
-    bool disordered; /* not each has a higher number than the one before */
+    bool disordered; /* not each has a higher number than the one before; then, … */
+    struct {
+        uint32_t *slots; /* … by their numbers, where in `jobs` they are, plus one, … */
+        size_t mask;     /* … of so many slots, less one, … */
+        size_t count;    /* … of which so many are not 0 */
+    } places;
     struct model_entry *journal;
     size_t entry_count;
     uint64_t acknowledged; /* the last batch called durable */
@@ -104,10 +110,52 @@ static inline uint64_t model_random(struct model *model, uint64_t below)
     return (z ^ z >> 31) % below;
 }
 
-/* They are mostly in the order of their numbers; one by one where they are not. */
+static inline size_t model_slot(const struct model *model, uint64_t seq)
+{
+    return (seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) & model->places.mask;
+}
+
+static inline void model_place(struct model *model, size_t at)
+{
+    size_t slot = model_slot(model, model->jobs[at].seq);
+    while (model->places.slots[slot])
+        slot = (slot + 1) & model->places.mask;
+    model->places.slots[slot] = (uint32_t)at + 1;
+    model->places.count++;
+}
+
+/* All of them, in at least four times as many slots. */
+static inline void model_place_all(struct model *model)
+{
+    size_t slots = 64;
+    while (slots < 4 * model->job_count)
+        slots *= 2;
+    mem_free(model->places.slots);
+    model->places.slots = mem_zalloc(slots * sizeof(*model->places.slots));
+    model->places.mask = slots - 1;
+    model->places.count = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        model_place(model, i);
+}
+
+/* Where a test has taken a job away again, a slot may tell the place of another one, or of none. */
+static inline struct model_job *model_find_disordered(struct model *model, uint64_t seq)
+{
+    size_t slot = model_slot(model, seq);
+    for (; model->places.slots[slot]; slot = (slot + 1) & model->places.mask) {
+        size_t at = model->places.slots[slot] - 1;
+        if (at < model->job_count && model->jobs[at].seq == seq)
+            return &model->jobs[at];
+    }
+    return NULL;
+}
+
+/* They are mostly in the order of their numbers. */
 static inline struct model_job *model_find(struct model *model, uint64_t seq)
 {
     size_t low = 0, high = model->job_count;
+    if (model->disordered)
+        return model_find_disordered(model, seq);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (model->jobs[middle].seq == seq)
@@ -117,18 +165,20 @@ static inline struct model_job *model_find(struct model *model, uint64_t seq)
         else
             high = middle;
     }
-    for (size_t i = 0; model->disordered && i < model->job_count; i++)
-        if (model->jobs[i].seq == seq)
-            return &model->jobs[i];
     return NULL;
 }
 
 static inline struct model_job *model_add(struct model *model, uint64_t seq)
 {
     model->jobs = grow_by_one(model->jobs, model->job_count, sizeof(*model->jobs));
+    bool was = model->disordered;
     model->disordered |= model->job_count && model->jobs[model->job_count - 1].seq > seq;
-    model->jobs[model->job_count] = (struct model_job){.seq = seq};
-    return &model->jobs[model->job_count++];
+    model->jobs[model->job_count++] = (struct model_job){.seq = seq};
+    if (model->disordered && (!was || 2 * (model->places.count + 1) > model->places.mask))
+        model_place_all(model);
+    else if (model->disordered)
+        model_place(model, model->job_count - 1);
+    return &model->jobs[model->job_count - 1];
 }
 
 /* The body of a job's version: its length and bytes follow from both. */
@@ -628,6 +678,7 @@ static inline void model_fini(struct model *model)
     assert_true(model->backed_up || sim_disk_removed_open(model->disk) == 0);
     sim_disk_free(model->disk);
     mem_free(model->jobs);
+    mem_free(model->places.slots);
     mem_free(model->journal);
     buf_fini(&model->image);
 }
@@ -636,6 +687,7 @@ static inline enum err model_open(struct model *model)
 {
     model->options.now_us = model->now_us;
     model->job_count = 0;
+    model->disordered = false;
     model->failed = false;
     model->findings_len = 0;
     model->findings[0] = '\0';
@@ -650,6 +702,15 @@ static inline void model_close(struct model *model)
     model->store = NULL;
 }
 
+static inline int model_compare_entries(const void *left, const void *right)
+{
+    const struct model_entry *one = *(const struct model_entry *const *)left;
+    const struct model_entry *other = *(const struct model_entry *const *)right;
+    if (one->job.seq != other->job.seq)
+        return one->job.seq < other->job.seq ? -1 : 1;
+    return one < other ? -1 : one > other;
+}
+
 /* What the journal says about each job up to the batch; later lines are forgotten. */
 static inline void model_expect(struct model *model, uint64_t batch)
 {
@@ -658,13 +719,14 @@ static inline void model_expect(struct model *model, uint64_t batch)
     while (kept < model->entry_count && model->journal[kept].batch <= batch)
         kept++;
     model->entry_count = kept;
+    const struct model_entry **lines = mem_alloc((kept + 1) * sizeof(*lines));
+    for (size_t i = 0; i < kept; i++)
+        lines[i] = &model->journal[i];
+    qsort(lines, kept, sizeof(*lines), model_compare_entries);
     for (size_t i = 0; i < kept; i++) {
-        const struct model_job *want = &model->journal[i].job;
-        bool newest = true;
-        for (size_t j = i + 1; j < kept && newest; j++)
-            newest = model->journal[j].job.seq != want->seq;
-        if (!newest)
-            continue;
+        const struct model_job *want = &lines[i]->job;
+        if (i + 1 < kept && lines[i + 1]->job.seq == want->seq)
+            continue; /* there is a newer one */
         const struct model_job *have = model_find(model, want->seq);
         assert_int_equal(want->live, have && have->live);
         if (!want->live)
@@ -674,6 +736,7 @@ static inline void model_expect(struct model *model, uint64_t batch)
         assert_int_equal(want->priority, have->priority);
         assert_int_equal(want->buried, have->buried);
     }
+    mem_free(lines);
     for (size_t i = 0; i < model->job_count; i++)
         live -= model->jobs[i].live;
     assert_int_equal(live, 0); /* nothing was invented */
