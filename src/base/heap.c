@@ -12,7 +12,7 @@ static void set(struct heap *heap, uint32_t at, struct heap_node *node)
 }
 
 /* Moves the free place at `at` up to where the node belongs; returns that place. */
-static uint32_t rise(struct heap *heap, uint32_t at, const struct heap_node *node)
+static uint32_t sift_up(struct heap *heap, uint32_t at, const struct heap_node *node)
 {
     while (at > 0) {
         uint32_t parent = (at - 1) / 2;
@@ -25,7 +25,7 @@ static uint32_t rise(struct heap *heap, uint32_t at, const struct heap_node *nod
     return at;
 }
 
-static uint32_t sink(struct heap *heap, uint32_t at, const struct heap_node *node)
+static uint32_t sift_down(struct heap *heap, uint32_t at, const struct heap_node *node)
 {
     for (uint32_t child; (child = 2 * at + 1) < heap->count; at = child) {
         if (child + 1 < heap->count && heap->nodes[child + 1]->key < heap->nodes[child]->key)
@@ -55,7 +55,7 @@ void heap_put(struct heap *heap, struct heap_node *node, int64_t key)
     }
     CHECK(node->place <= heap->count && heap->nodes[node->place - 1] == node);
     node->key = key;
-    set(heap, sink(heap, rise(heap, node->place - 1, node), node), node);
+    set(heap, sift_down(heap, sift_up(heap, node->place - 1, node), node), node);
 }
 
 void heap_remove(struct heap *heap, struct heap_node *node)
@@ -65,7 +65,7 @@ void heap_remove(struct heap *heap, struct heap_node *node)
     CHECK(node->place <= heap->count && heap->nodes[node->place - 1] == node);
     struct heap_node *last = heap->nodes[--heap->count];
     if (last != node)
-        set(heap, sink(heap, rise(heap, node->place - 1, last), last), last);
+        set(heap, sift_down(heap, sift_up(heap, node->place - 1, last), last), last);
     node->place = 0;
     if (heap->count > 0)
         return;

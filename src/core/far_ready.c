@@ -36,7 +36,7 @@ bool far_ready_before(const struct far_ready_entry *entry, const struct job *job
 }
 
 /* Sifts the entry up from the free `place`. */
-static void rise(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
+static void sift_up(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
 {
     struct far_ready_entry *at = heap->entries;
     for (; place > 0 && far_ready_precedes(&entry, &at[(place - 1) / 4]); place = (place - 1) / 4)
@@ -57,7 +57,7 @@ static uint32_t first_child(const struct far_ready *heap, uint32_t place)
 }
 
 /* Sifts the entry down from the free `place`. */
-static void sink(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
+static void sift_down(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
 {
     struct far_ready_entry *at = heap->entries;
     uint32_t child;
@@ -76,7 +76,7 @@ void far_ready_add(struct far_ready *heap, const struct far_ready_entry *entry)
         heap->cap = heap->cap ? heap->cap + more : FIRST_CAP;
         heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
-    rise(heap, heap->count++, *entry);
+    sift_up(heap, heap->count++, *entry);
 }
 
 void far_ready_begin(struct far_ready *heap, uint32_t entries)
@@ -115,9 +115,9 @@ void far_ready_remove(struct far_ready *heap, uint32_t place)
     if (place < heap->count) {
         bool up = place > 0 && far_ready_precedes(&last, &heap->entries[(place - 1) / 4]);
         if (up)
-            rise(heap, place, last);
+            sift_up(heap, place, last);
         else
-            sink(heap, place, last);
+            sift_down(heap, place, last);
     }
     if (heap->cap > DOUBLE_MAX && heap->count < heap->cap - heap->cap / PARTS * 2)
         cut(heap);

@@ -32,7 +32,7 @@ static bool is_behind(const struct list_walk *walk, const struct top_k_entry *en
 
 /* ---- the heap ---- */
 
-static void sink(struct list_walk *walk, uint32_t place, struct top_k_entry entry)
+static void sift_down(struct list_walk *walk, uint32_t place, struct top_k_entry entry)
 {
     struct top_k_entry *at = walk->found.entries;
     uint32_t count = walk->found.count;
@@ -66,7 +66,7 @@ static struct top_k_entry pop(struct list_walk *walk)
     CHECK(found->count > 0);
     struct top_k_entry first = found->entries[0], last = found->entries[--found->count];
     if (found->count > 0)
-        sink(walk, 0, last);
+        sift_down(walk, 0, last);
     return first;
 }
 
@@ -135,7 +135,7 @@ void list_walk_found(struct list_walk *walk)
         return;
     walk->bound = walk->found.entries[0]; /* the heap still has the last in order on top */
     for (uint32_t place = walk->found.count / 2; place > 0; place--)
-        sink(walk, place - 1, walk->found.entries[place - 1]);
+        sift_down(walk, place - 1, walk->found.entries[place - 1]);
 }
 
 /* ---- pages ---- */

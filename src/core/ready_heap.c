@@ -52,8 +52,8 @@ static void put(struct ready_heap *heap, const struct pool *jobs, uint32_t place
 }
 
 /* Sifts the entry up from the free `place`. */
-static void rise(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
-                 struct ready_heap_entry entry)
+static void sift_up(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
+                    struct ready_heap_entry entry)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / 4;
@@ -66,8 +66,8 @@ static void rise(struct ready_heap *heap, const struct pool *jobs, uint32_t plac
 }
 
 /* Sifts the entry down from the free `place`. */
-static void sink(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
-                 struct ready_heap_entry entry)
+static void sift_down(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
+                      struct ready_heap_entry entry)
 {
     for (;;) {
         uint64_t first = (uint64_t)place * 4 + 1;
@@ -97,9 +97,9 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
         heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
     heap->count++;
-    rise(heap, jobs, heap->count - 1,
-         (struct ready_heap_entry){
-             .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
+    sift_up(heap, jobs, heap->count - 1,
+            (struct ready_heap_entry){
+                .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
 /* Frees memory after a burst. From large arrays early, because the jobs that left are reserved now,
@@ -119,9 +119,9 @@ void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_
     if (place < heap->count) {
         struct ready_heap_entry last = heap->entries[heap->count];
         if (place > 0 && before(jobs, &last, &heap->entries[(place - 1) / 4]))
-            rise(heap, jobs, place, last);
+            sift_up(heap, jobs, place, last);
         else
-            sink(heap, jobs, place, last);
+            sift_down(heap, jobs, place, last);
     }
     uint32_t enough = heap->cap > DOUBLE_MAX ? heap->cap - heap->cap / PARTS * 2 : heap->cap / 4;
     if (heap->cap > KEEP_CAP && heap->count < enough)

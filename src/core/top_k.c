@@ -26,7 +26,7 @@ static bool before(const struct top_k *page, const struct top_k_entry *a,
 }
 
 /* Sifts the entry down from the free top of the heap of `count` entries. */
-static void sink(struct top_k *page, uint32_t count, struct top_k_entry entry)
+static void sift_down(struct top_k *page, uint32_t count, struct top_k_entry entry)
 {
     uint32_t place = 0;
     for (;;) {
@@ -43,7 +43,7 @@ static void sink(struct top_k *page, uint32_t count, struct top_k_entry entry)
     page->entries[place] = entry;
 }
 
-static void rise(struct top_k *page, uint32_t place, struct top_k_entry entry)
+static void sift_up(struct top_k *page, uint32_t place, struct top_k_entry entry)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / 2;
@@ -60,7 +60,7 @@ void top_k_offer(struct top_k *page, const struct top_k_entry *entry)
     if (page->count == page->max) {
         page->more = true;
         if (page->max && before(page, entry, &page->entries[0]))
-            sink(page, page->count, *entry);
+            sift_down(page, page->count, *entry);
         return;
     }
     if (page->count == page->cap) {
@@ -68,14 +68,14 @@ void top_k_offer(struct top_k *page, const struct top_k_entry *entry)
         page->entries = mem_realloc(page->entries, page->cap * sizeof(*page->entries));
     }
     page->count++;
-    rise(page, page->count - 1, *entry);
+    sift_up(page, page->count - 1, *entry);
 }
 
 void top_k_sort(struct top_k *page)
 {
     for (uint32_t left = page->count; left > 1; left--) {
         struct top_k_entry last = page->entries[0];
-        sink(page, left - 1, page->entries[left - 1]);
+        sift_down(page, left - 1, page->entries[left - 1]);
         page->entries[left - 1] = last;
     }
 }

@@ -104,7 +104,7 @@ static bool is_before(const struct history_sort *sort, const struct group *a, co
     return by_key(node_at(sort, a->next), node_at(sort, b->next)) < 0;
 }
 
-static void rise(struct history_sort *sort, uint32_t at)
+static void sift_up(struct history_sort *sort, uint32_t at)
 {
     struct group group = *group_at(sort, at);
     for (; at > 0 && is_before(sort, &group, group_at(sort, (at - 1) / 2)); at = (at - 1) / 2)
@@ -112,7 +112,7 @@ static void rise(struct history_sort *sort, uint32_t at)
     *group_at(sort, at) = group;
 }
 
-static void sink(struct history_sort *sort, uint32_t count)
+static void sift_down(struct history_sort *sort, uint32_t count)
 {
     struct group group = *group_at(sort, 0);
     uint32_t at = 0;
@@ -137,7 +137,7 @@ uint32_t history_sort_group(struct history_sort *sort)
     group.end = group.next + count;
     qsort(node_at(sort, group.next), count, sizeof(struct history_node *), by_key);
     buf_add(&sort->groups, &group, sizeof(group));
-    rise(sort, (uint32_t)(sort->groups.len / sizeof(group)) - 1);
+    sift_up(sort, (uint32_t)(sort->groups.len / sizeof(group)) - 1);
     return count;
 }
 
@@ -154,7 +154,7 @@ const struct history_node *history_sort_next(struct history_sort *sort)
         sort->groups.len -= sizeof(*first);
     }
     if (count > 0)
-        sink(sort, count);
+        sift_down(sort, count);
     return node;
 }
 

@@ -188,7 +188,7 @@ static bool entry_behind(const struct block_entry *a, const struct block_entry *
 }
 
 /* Sifts `entry` down from the free place `at`. */
-static void sink(struct far_blocks *blocks, uint32_t at, struct block_entry entry)
+static void sift_down(struct far_blocks *blocks, uint32_t at, struct block_entry entry)
 {
     struct block_entry *heap = blocks->heap;
     for (uint32_t child; (child = 2 * at + 1) < blocks->count; at = child) {
@@ -220,7 +220,7 @@ static void pop(struct far_blocks *blocks)
     struct block_entry last = blocks->heap[--blocks->count];
     CHECK(!is_behind(&blocks->heap[0].place, &last.place));
     if (blocks->count > 0)
-        sink(blocks, 0, last);
+        sift_down(blocks, 0, last);
 }
 
 /* ---- the first of all ---- */
@@ -290,7 +290,7 @@ static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry
             return true;
         }
         if (there)
-            sink(blocks, 0, *out_entry); /* the slice's next block */
+            sift_down(blocks, 0, *out_entry); /* the slice's next block */
         else
             pop(blocks);
     }
@@ -376,7 +376,7 @@ void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *par
     struct block_entry entry = blocks->heap[0]; /* where the part came from */
     entry.place = place_behind(blocks, part, behind);
     entry.rest = rest;
-    sink(blocks, 0, entry);
+    sift_down(blocks, 0, entry);
 }
 
 /* Nothing behind the block was returned: far_blocks_next() will return it. */

@@ -143,7 +143,7 @@ static void heap_set(struct far_merge *merge, uint32_t at, struct far_run *run)
     run->at = at;
 }
 
-static void sink(struct far_merge *merge, uint32_t at)
+static void sift_down(struct far_merge *merge, uint32_t at)
 {
     struct far_run *run = merge->runs[at];
     for (uint32_t child; (child = 2 * at + 1) < merge->run_count; at = child) {
@@ -158,7 +158,7 @@ static void sink(struct far_merge *merge, uint32_t at)
 }
 
 /* Sifts the run up from the free place `at`. */
-static void rise(struct far_merge *merge, uint32_t at, struct far_run *run)
+static void sift_up(struct far_merge *merge, uint32_t at, struct far_run *run)
 {
     for (; at > 0 && runs_before(merge, run, merge->runs[(at - 1) / 2]); at = (at - 1) / 2)
         heap_set(merge, at, merge->runs[(at - 1) / 2]);
@@ -171,7 +171,7 @@ static void heap_push(struct far_merge *merge, struct far_run *run)
         merge->run_cap = merge->run_cap ? 2 * merge->run_cap : 16;
         merge->runs = mem_realloc(merge->runs, merge->run_cap * sizeof(struct far_run *));
     }
-    rise(merge, merge->run_count++, run);
+    sift_up(merge, merge->run_count++, run);
 }
 
 static void heap_remove(struct far_merge *merge, const struct far_run *run)
@@ -181,8 +181,8 @@ static void heap_remove(struct far_merge *merge, const struct far_run *run)
     struct far_run *last = merge->runs[--merge->run_count];
     if (last == run)
         return;
-    rise(merge, at, last);
-    sink(merge, last->at);
+    sift_up(merge, at, last);
+    sift_down(merge, last->at);
 }
 
 /* Advances the first run by one job, and restores the heap. */
@@ -195,7 +195,7 @@ static void heap_step(struct far_merge *merge)
         merge->runs[0] = merge->runs[--merge->run_count];
     }
     if (merge->run_count > 0)
-        sink(merge, 0);
+        sift_down(merge, 0);
 }
 
 /* ---- small runs ---- */
@@ -377,7 +377,7 @@ static void give_back(struct far_merge *merge, const struct merge_taken *taken)
     run->next = taken->job;
     run->left = run->count - run->next;
     if (in_heap)
-        rise(merge, run->at, run);
+        sift_up(merge, run->at, run);
     else
         heap_push(merge, run);
 }
