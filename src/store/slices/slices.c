@@ -8,10 +8,10 @@
 
 enum {
     /* Limits of one call of slices_write_again(): */
-    TELL_BYTES = 64 * 1024,  /* appended to the log, about; … */
-    TELL_WORDS = 256 * 1024, /* … and words of slice::dead read, at 1.3 ns each. A slice of 16 MiB
-                                has 8,192, … */
-    TELL_STEP_WORDS = 512,   /* … and each slice counts as so many at least */
+    REWRITE_BYTES = 64 * 1024,  /* appended to the log, about; … */
+    REWRITE_WORDS = 256 * 1024, /* … and words of slice::dead read, at 1.3 ns each. A slice of 16
+                                MiB has 8,192, … */
+    REWRITE_STEP_WORDS = 512,   /* … and each slice counts as so many at least */
 };
 
 /* ---- the set of slices ---- */
@@ -354,9 +354,9 @@ bool slices_write_again(struct slices *slices, uint64_t batch)
         bool unlogged = slice->logged == 0; /* it has no SLICE record yet: at most one such slice */
         if (slice->logged >= batch || (unlogged && slices->count == 1))
             return false;
-        if (bytes >= TELL_BYTES || words >= TELL_WORDS)
+        if (bytes >= REWRITE_BYTES || words >= REWRITE_WORDS)
             return true;
-        words += TELL_STEP_WORDS > words_of(slice) ? TELL_STEP_WORDS : words_of(slice);
+        words += REWRITE_STEP_WORDS > words_of(slice) ? REWRITE_STEP_WORDS : words_of(slice);
         if (slice->live_jobs > 0 || slice->making)
             bytes += unlogged ? 0 : write_slice(slices, slice);
         else
