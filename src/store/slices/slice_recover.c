@@ -19,7 +19,7 @@
 
 enum {
     RECORD_BYTES = 4096,           /* read at first of a record */
-    TOLD_AT_ONCE = 64,             /* far jobs passed in one call of replay_far() */
+    REPLAYED_AT_ONCE = 64,         /* far jobs passed in one call of replay_far() */
     FETCH_BYTES = 4 * 1024 * 1024, /* read ahead: bytes of indexes, … */
     FETCH_INDEXES = 16,            /* … of at most so many slices, whose files stay open */
     HEAD_AS_BYTES = 64 * 1024,     /* for progress: opening a file counts as replaying so much */
@@ -305,7 +305,7 @@ static enum err pass_jobs(struct slices *slices, const struct slice *slice,
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, first = named_end, dead_bytes = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    struct far_job jobs[TOLD_AT_ONCE];
+    struct far_job jobs[REPLAYED_AT_ONCE];
     struct slice_index index;
     uint32_t live = 0, count = 0;
     bool was_dead = false;
@@ -335,7 +335,7 @@ static enum err pass_jobs(struct slices *slices, const struct slice *slice,
             .priority = index.priority,
             .rank_us = index.rank_us,
         };
-        if (count < TOLD_AT_ONCE)
+        if (count < REPLAYED_AT_ONCE)
             continue;
         take_err = reading->take(callbacks, jobs, count);
         count = 0;
