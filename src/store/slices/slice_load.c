@@ -18,9 +18,9 @@ enum {
     UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
     EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
     ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
-    SAY_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
-    EMPTY_BACKLOG = 1024 * 1024,     /* bytes of unwritten log above which emptying waits */
-    SLACK_SEGMENTS = 2,              /* dead bytes that are tolerated, besides the live bytes */
+    REPORT_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
+    EMPTY_BACKLOG = 1024 * 1024,        /* bytes of unwritten log above which emptying waits */
+    SLACK_SEGMENTS = 2,                 /* dead bytes that are tolerated, besides the live bytes */
 };
 
 /* Used if the horizon is off, and slices of an earlier configuration exist. */
@@ -409,7 +409,7 @@ static void wait_for_room(struct slices *slices)
     load->waits = true;
     if (store->now_us < load->report_waits_us)
         return;
-    load->report_waits_us = store->now_us + SAY_WAITS_US;
+    load->report_waits_us = store->now_us + REPORT_WAITS_US;
     segments_file_name(load->slice->segment, name);
     store_error_set(
         &error, name, (uint64_t)load->slice->fences[load->block].offset * BLOCK,
