@@ -19,7 +19,7 @@
 #include "port/clock.h"
 
 enum {
-    TELL_MAX = 256, /* outcomes reported in one turn */
+    REPORT_MAX = 256, /* outcomes reported in one turn */
     NAME_MAX_BYTES = 64,
     INTERRUPT_US = 1000 * 1000, /* after the grace time: then the thread's call is interrupted */
 };
@@ -261,7 +261,7 @@ static void message_arrived(struct message *message)
         return;
     }
     look_whether_ready(thread);
-    if (report_some(thread, TELL_MAX)) {
+    if (report_some(thread, REPORT_MAX)) {
         lock(thread);
         post(thread);
         unlock(thread);
