@@ -37,12 +37,12 @@ void scan_read_ended(struct scan *scan, size_t len)
 {
     CHECK(len <= scan->wanted && scan->wanted <= scan->cap);
     scan->len = len;
-    scan->asked = scan->wanted;
+    scan->requested = scan->wanted;
 }
 
 void scan_discard(struct scan *scan)
 {
-    scan->len = scan->asked = 0;
+    scan->len = scan->requested = 0;
 }
 
 static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
@@ -56,8 +56,8 @@ static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
                     size_t *out_len)
 {
-    bool inside = offset >= scan->start && offset - scan->start <= scan->asked &&
-                  scan->asked - (size_t)(offset - scan->start) >= len;
+    bool inside = offset >= scan->start && offset - scan->start <= scan->requested &&
+                  scan->requested - (size_t)(offset - scan->start) >= len;
     if (!inside) {
         if (len > scan->cap)
             grow(scan, len);

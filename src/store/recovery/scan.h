@@ -20,9 +20,9 @@ struct scan {
     size_t cap;
     uint64_t start; /* the window holds bytes [start, start + len) of the file */
     size_t len;
-    size_t wanted; /* bytes that are being read */
-    size_t asked;  /* bytes that were requested; fewer came only at the end of the file */
-    bool narrow;   /* read no more than needed, because the bytes behind may be unreadable */
+    size_t wanted;    /* bytes that are being read */
+    size_t requested; /* bytes that were requested; fewer came only at the end of the file */
+    bool narrow;      /* read no more than needed, because the bytes behind may be unreadable */
     /*
      * Reads up to `want` bytes at `start` of the file into the window. ERR_AGAIN: the read is under
      * way; call scan_read_ended() when it has ended, then repeat the call of the scan. NULL: the
