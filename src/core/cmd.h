@@ -336,7 +336,7 @@ struct reply {
     uint64_t version; /* CONFIGURE_TOPIC: of the settings that there are now; 0: none. The same
                          with ERR_VERSION */
     /* RESERVE that got jobs: the command; .wait_us is the rest of its wait. */
-    const struct cmd_reserve *asked;
+    const struct cmd_reserve *reserve;
     struct reply_hold *hold; /* of large bodies; or NULL */
 };
 

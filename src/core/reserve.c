@@ -95,11 +95,11 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
 }
 
 static void reply_taken(struct core *core, void *ctx, uint32_t taken,
-                        const struct cmd_reserve *asked)
+                        const struct cmd_reserve *reserve)
 {
-    core_reply(
-        core, ctx,
-        &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views, .asked = asked});
+    core_reply(core, ctx,
+               &(struct reply){
+                   .kind = CMD_RESERVE, .count = taken, .jobs = core->views, .reserve = reserve});
 }
 
 /* Unlinks the waiter from its topics and its wheel, and frees it. The caller answers its client. */
@@ -211,7 +211,7 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
 }
 
 /* What is left of the waiter's command now. Its topics become the candidates. */
-static struct cmd_reserve asked_now(struct core *core, const struct waiter *waiter)
+static struct cmd_reserve rest_of_reserve(struct core *core, const struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->link_count; i++)
         core->candidate_names[i] = core->candidates[i]->name;
@@ -239,9 +239,9 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *ou
     uint32_t taken = take(core, waiter->link_count, &wanted, out_far);
     if (taken) {
         void *ctx = waiter->ctx;
-        struct cmd_reserve asked = asked_now(core, waiter);
+        struct cmd_reserve reserve = rest_of_reserve(core, waiter);
         unpark(core, number);
-        reply_taken(core, ctx, taken, &asked);
+        reply_taken(core, ctx, taken, &reserve);
     }
     return taken;
 }

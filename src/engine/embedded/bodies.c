@@ -74,9 +74,9 @@ struct body_waiter {
     struct list link;
     struct embedded *embedded;
     struct reply reply;
-    struct cmd_reserve asked; /* RESERVE: what for, … */
-    int64_t asked_until_us;   /* … and how long it waits */
-    uint32_t left;            /* bodies that have not come yet */
+    struct cmd_reserve reserve; /* RESERVE: what for, … */
+    int64_t reserve_until_us;   /* … and how long it waits */
+    uint32_t left;              /* bodies that have not come yet */
     uint32_t wanted_count;
     struct wanted_body *wanted;
     size_t size_bytes;
@@ -328,26 +328,26 @@ static size_t retry_bytes(const struct job_view *job)
     return job->retry_count * sizeof(job->retry_us[0]);
 }
 
-static size_t asked_bytes(const struct reply *reply)
+static size_t reserve_bytes(const struct reply *reply)
 {
     size_t size = 0;
-    for (uint32_t i = 0; reply->asked && i < reply->asked->topic_count; i++)
-        size += sizeof(struct bytes) + reply->asked->topics[i].len;
+    for (uint32_t i = 0; reply->reserve && i < reply->reserve->topic_count; i++)
+        size += sizeof(struct bytes) + reply->reserve->topics[i].len;
     return size;
 }
 
 /* Copies what a RESERVE asked for: the topics into `topics`, their names into `room`. */
-static char *copy_asked(struct body_waiter *waiter, struct bytes *topics, char *room)
+static char *copy_reserve(struct body_waiter *waiter, struct bytes *topics, char *room)
 {
-    if (!waiter->reply.asked)
+    if (!waiter->reply.reserve)
         return room;
-    waiter->asked = *waiter->reply.asked;
-    for (uint32_t i = 0; i < waiter->asked.topic_count; i++) {
-        topics[i] = waiter->asked.topics[i];
+    waiter->reserve = *waiter->reply.reserve;
+    for (uint32_t i = 0; i < waiter->reserve.topic_count; i++) {
+        topics[i] = waiter->reserve.topics[i];
         room = bytes_move_to(room, &topics[i]);
     }
-    waiter->asked.topics = topics;
-    waiter->reply.asked = &waiter->asked;
+    waiter->reserve.topics = topics;
+    waiter->reply.reserve = &waiter->reserve;
     return room;
 }
 
@@ -355,7 +355,7 @@ static char *copy_asked(struct body_waiter *waiter, struct bytes *topics, char *
 static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted)
 {
     size_t size = sizeof(struct body_waiter) + reply->count * sizeof(struct job_view) +
-                  wanted * sizeof(struct wanted_body) + asked_bytes(reply);
+                  wanted * sizeof(struct wanted_body) + reserve_bytes(reply);
     for (uint32_t i = 0; i < reply->count; i++)
         size += reply->jobs[i].ref.id.len + reply->jobs[i].topic.len + retry_bytes(&reply->jobs[i]);
     struct body_waiter *waiter = mem_zalloc(size);
@@ -364,7 +364,7 @@ static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted
     waiter->wanted = (struct wanted_body *)(void *)(waiter + 1);
     struct job_view *jobs = (struct job_view *)(void *)(waiter->wanted + wanted);
     struct bytes *topics = (struct bytes *)(void *)(jobs + reply->count);
-    uint32_t topic_count = reply->asked ? reply->asked->topic_count : 0;
+    uint32_t topic_count = reply->reserve ? reply->reserve->topic_count : 0;
     int64_t *retry_us = (int64_t *)(void *)(topics + topic_count);
     for (uint32_t i = 0; i < reply->count; i++) {
         jobs[i] = reply->jobs[i];
@@ -378,7 +378,7 @@ static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted
         room = bytes_move_to(room, &jobs[i].ref.id);
         room = bytes_move_to(room, &jobs[i].topic);
     }
-    room = copy_asked(waiter, topics, room);
+    room = copy_reserve(waiter, topics, room);
     CHECK(room == (char *)waiter + size);
     waiter->reply.jobs = jobs;
     return waiter;
@@ -413,9 +413,9 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
     struct bodies *bodies = &embedded->bodies;
     struct body_waiter *waiter = waiter_new(reply, cold + shown->cold_count);
     waiter->head = (struct waiting_reply){
-        .ticket = ticket, .why = WAITS_FOR_BODIES, .may_park = waiter->asked.wait_us > 0};
+        .ticket = ticket, .why = WAITS_FOR_BODIES, .may_park = waiter->reserve.wait_us > 0};
     waiter->embedded = embedded;
-    waiter->asked_until_us = time_add(embedded->loop->now_us, waiter->asked.wait_us);
+    waiter->reserve_until_us = time_add(embedded->loop->now_us, waiter->reserve.wait_us);
     if (cold < reply->count || shown->notes) { /* the others' bodies lie there, and notes */
         waiter->bodies = bodies->scratch;
         waiter->size_bytes += bodies->scratch.held;
@@ -544,7 +544,7 @@ static void waiter_free(struct body_waiter *waiter)
 /* The duration of the job's reservation, counted from its delivery. */
 static int64_t run_us(const struct reply *reply, const struct job_view *job)
 {
-    return reply->asked && reply->asked->ttr_us > 0 ? reply->asked->ttr_us : job->ttr_us;
+    return reply->reserve && reply->reserve->ttr_us > 0 ? reply->reserve->ttr_us : job->ttr_us;
 }
 
 /* False: the job was deleted or replaced meanwhile, and must be removed from the reply. */
@@ -595,8 +595,8 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
 static void reserve_again(struct embedded *embedded, struct body_waiter *waiter,
                           struct ticket *ticket)
 {
-    struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
-    int64_t until_us = waiter->asked_until_us;
+    struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->reserve};
+    int64_t until_us = waiter->reserve_until_us;
     cmd.reserve.wait_us = until_us > embedded->loop->now_us ? until_us - embedded->loop->now_us : 0;
     uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, &cmd, ticket);
     if (parked)

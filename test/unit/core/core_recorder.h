@@ -49,7 +49,7 @@ static inline void receive(struct core_callbacks *callbacks, void *ctx, const st
     unsigned place = bed.replies++ % REPLIES_MAX;
     bed.last[place].ctx = ctx;
     bed.last[place].reply = *reply;
-    bed.last[place].reply.asked = NULL; /* borrowed for the call */
+    bed.last[place].reply.reserve = NULL; /* borrowed for the call */
     if (reply->jobs && reply->count)
         bed.last[place].job = reply->jobs[0];
     for (uint32_t i = 0; reply->topics && i < reply->count && i < 4; i++)

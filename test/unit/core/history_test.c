@@ -14,9 +14,9 @@ static char asked_by[HAPPENING_BY_MAX + 1];
 static void receive_and_look(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     memset(asked_by, 0, sizeof(asked_by));
-    if (reply->asked && reply->asked->by.len) {
-        assert_true(reply->asked->by.len <= HAPPENING_BY_MAX);
-        memcpy(asked_by, reply->asked->by.at, reply->asked->by.len);
+    if (reply->reserve && reply->reserve->by.len) {
+        assert_true(reply->reserve->by.len <= HAPPENING_BY_MAX);
+        memcpy(asked_by, reply->reserve->by.at, reply->reserve->by.len);
     }
     receive(callbacks, ctx, reply);
 }
