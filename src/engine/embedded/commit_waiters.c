@@ -26,7 +26,7 @@ struct commit_waiter {
 /* True: the command asks for more durability than the server's setting. (Less is not possible.) */
 static bool wants_sync(const struct embedded *embedded)
 {
-    return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
+    return embedded->cmd_durability == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
 }
 
 /* Copies the view with everything that it borrows from the core. */

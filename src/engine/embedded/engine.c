@@ -290,13 +290,13 @@ __attribute__((always_inline)) static inline enum submitted do_command(struct em
     enum err err = admit(embedded, cmd);
     if (err)
         return submit_refused(cmd, ticket, err);
-    embedded->asked = durability_of(embedded, cmd);
+    embedded->cmd_durability = durability_of(embedded, cmd);
     struct cmd room;
     if (cmd->kind != CMD_PUSH) /* pushes, the most frequent commands, are never changed */
         cmd = adjust(embedded, cmd, &room);
     uint64_t waiting_before = embedded_waiting_replies(embedded);
     uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, cmd, ticket);
-    embedded->asked = embedded->durability;
+    embedded->cmd_durability = embedded->durability;
     embedded->stats = NULL;
     return outcome(embedded, ticket, waiting_before, parked);
 }
@@ -500,7 +500,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->unlimited.left_ns = BUDGET_UNLIMITED;
     embedded->budget = &embedded->unlimited;
     embedded->durability = options->durability;
-    embedded->asked = options->durability;
+    embedded->cmd_durability = options->durability;
     embedded->loop = options->loop;
     embedded->directory = options->directory;
     embedded->opening =

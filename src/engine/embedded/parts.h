@@ -161,7 +161,8 @@ struct embedded {
     struct budget unlimited;
     const char *directory; /* NULL: not shown */
     enum durability durability;
-    enum durability asked; /* by the command being applied; between commands the server's own */
+    enum durability
+        cmd_durability; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     const struct loop *loop;       /* its time is ours */
     bool busy;                     /* the last slice of work left some over */
