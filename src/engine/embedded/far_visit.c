@@ -86,7 +86,7 @@ bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ti
     room = bytes_move_to(room, &visit->cmd.topic.cursor);
     (void)bytes_move_to(room, &visit->cmd.topic.settings);
     struct far_visits *all = &embedded->far_visits;
-    list_add_tail(only_looks(visit) ? &all->asked : &all->waiting, &visit->link);
+    list_add_tail(only_looks(visit) ? &all->lookups : &all->waiting, &visit->link);
     embedded->read_waiter_count++;
     embedded->busy = true; /* for far_visit_turn() */
     if (ticket)
@@ -148,7 +148,7 @@ static bool is_first_lost(const struct far_visit *visit)
 static bool read_page(struct far_visit *visit)
 {
     struct far_after after;
-    const struct cmd_topic *asked = &visit->cmd.topic;
+    const struct cmd_topic *cmd = &visit->cmd.topic;
     if (peeks_ready(visit))
         return read_first(visit);
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
@@ -157,9 +157,9 @@ static bool read_page(struct far_visit *visit)
         after.due_us = visit->behind_us;
         after.seq = visit->behind_seq;
     }
-    uint32_t max = asked->max < PAGE_MAX ? asked->max : PAGE_MAX;
+    uint32_t max = cmd->max < PAGE_MAX ? cmd->max : PAGE_MAX;
     visit->page = (struct far_page){
-        .topic = asked->topic,
+        .topic = cmd->topic,
         .state = after.state,
         .due_us = after.due_us,
         .seq = after.seq,
@@ -444,8 +444,8 @@ static void end(struct far_visit *visit)
    commands. */
 static struct far_visit *next_look(const struct far_visits *all)
 {
-    const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->asked;
-    bool none = list_empty(from) || (from == &all->asked && all->looks >= LOOKS_MAX);
+    const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->lookups;
+    bool none = list_empty(from) || (from == &all->lookups && all->looks >= LOOKS_MAX);
     return none ? NULL : LIST_ENTRY(from->next, struct far_visit, link);
 }
 
@@ -527,7 +527,7 @@ static void give_up(struct embedded *embedded, struct list *list)
 void far_visit_fail_all(struct embedded *embedded)
 {
     give_up(embedded, &embedded->far_visits.waiting);
-    give_up(embedded, &embedded->far_visits.asked);
+    give_up(embedded, &embedded->far_visits.lookups);
     give_up(embedded, &embedded->far_visits.looking);
     give_up(embedded, &embedded->far_visits.ready);
 }
@@ -535,7 +535,7 @@ void far_visit_fail_all(struct embedded *embedded)
 void far_visits_init(struct far_visits *all)
 {
     list_init(&all->waiting);
-    list_init(&all->asked);
+    list_init(&all->lookups);
     list_init(&all->looking);
     list_init(&all->ready);
 }
