@@ -39,7 +39,7 @@ static int64_t now_of(const struct redis_engine *redis)
 static void server_is_fit(void *owner)
 {
     struct redis_engine *redis = owner;
-    if (redis->told)
+    if (redis->leave_sent)
         return; /* others forget us now: nothing may be left there any more */
     partition_init_start(&redis->partition_init);
     if (!redis->members.started)
@@ -666,7 +666,7 @@ static void announce_leaving(struct redis_engine *redis)
     }
     script_requests_leave(&redis->calls);
     partition_init_stop(&redis->partition_init);
-    redis->told = true;
+    redis->leave_sent = true;
 }
 
 static void leave_until(struct redis_engine *redis, int64_t span_us)
@@ -688,11 +688,11 @@ bool redis_engine_left(struct redis_engine *redis)
     bool fit = redis->preflight.fit && !redis->preflight.unfit;
     bool is_pending = fit && (script_requests_pending(&redis->calls) ||
                               redis_requeue_is_pending(&redis->requeue));
-    if (!redis->told && (!is_pending || redis->late)) {
+    if (!redis->leave_sent && (!is_pending || redis->late)) {
         announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);
     }
-    return redis->told && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
+    return redis->leave_sent && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
 }
 
 void redis_engine_free(struct redis_engine *redis)

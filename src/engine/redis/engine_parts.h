@@ -57,7 +57,7 @@ struct redis_engine {
     uint64_t serves_after; /* above this count of members::heartbeats, all changes are known that
                               were made before serving */
     bool draining, leaving;
-    bool told; /* leaving: the request that tells it to Redis was sent */
+    bool leave_sent; /* leaving: the request that tells it to Redis was sent */
 };
 
 /* Submits a command on one job, or on topics. See engine_verbs::submit. */
