@@ -81,14 +81,14 @@ bool fanout_wants(const struct fanout *fanout, uint32_t partition)
     if (fanout->err || fanout->parts[partition].state != PART_IDLE)
         return false;
     if (sweeps(fanout) && !fanout->counts)
-        return fanout->asked < SWEEPS_AT_ONCE &&
+        return fanout->calls < SWEEPS_AT_ONCE &&
                fanout->changed + fanout->shares < fanout->cmd.topic.max;
     return true;
 }
 
 bool fanout_done(const struct fanout *fanout)
 {
-    if (fanout->asked)
+    if (fanout->calls)
         return false;
     for (uint32_t i = 0; i < fanout->space->partitions; i++) {
         if (fanout_wants(fanout, i))
@@ -120,8 +120,8 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
 void fanout_encode(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     CHECK(fanout_wants(fanout, call->partition));
-    fanout->parts[call->partition].state = PART_ASKED;
-    fanout->asked++;
+    fanout->parts[call->partition].state = PART_CALLED;
+    fanout->calls++;
     if (sweeps(fanout))
         ask_sweep(fanout, out, call);
     else if (fanout->jobs)
@@ -251,9 +251,9 @@ enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct byt
 {
     struct part *part = &fanout->parts[partition];
     struct script_answer answer;
-    CHECK(part->state == PART_ASKED);
+    CHECK(part->state == PART_CALLED);
     part->state = PART_DONE;
-    fanout->asked--;
+    fanout->calls--;
     enum err err = script_read_answer(
         fanout->space, &(struct script_parts){.partition = partition, .at = parts, .count = count},
         &answer);

@@ -13,7 +13,7 @@
 #include "engine/redis/script_parts.h"
 #include "port/engine.h"
 
-enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
+enum part_state { PART_IDLE, PART_CALLED, PART_DONE };
 
 struct part {
     enum part_state state;
@@ -42,7 +42,7 @@ struct fanout {
     bool in_all;          /* PAUSE: every partition is asked, since one has or uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
-    uint32_t asked;   /* calls under way */
+    uint32_t calls;   /* calls under way */
     uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     uint32_t shares;  /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
     bool counts;      /* KICK_TOPIC, CLEAR_TOPIC: calls only count jobs, none changes any */
