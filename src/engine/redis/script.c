@@ -445,10 +445,10 @@ void script_mark_again(char *request, size_t len)
     *mark = (char)(*mark | 1);
 }
 
-void script_mark_asked(char *request, size_t len, bool asked)
+void script_mark_importing(char *request, size_t len, bool importing)
 {
     char *mark = request_of(request, len);
-    *mark = (char)((*mark & ~2) | (asked ? 2 : 0));
+    *mark = (char)((*mark & ~2) | (importing ? 2 : 0));
 }
 
 void script_set_bounds(char *request, size_t len, const struct script_call *call)

@@ -392,7 +392,7 @@ void script_set_bounds(char *request, size_t len, const struct script_call *call
 
 /* Sets or clears the mark that the partition's slot is being moved to the node (ASK): then the
  * script creates no missing keys, because they may still arrive. */
-void script_mark_asked(char *request, size_t len, bool asked);
+void script_mark_importing(char *request, size_t len, bool importing);
 
 /* Sets its place in the ring. */
 void script_set_place(char *request, size_t len, uint32_t place);

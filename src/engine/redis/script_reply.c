@@ -102,7 +102,7 @@ static void ask_there(struct script_request *call, const struct node *by,
     resp_begin(out, 1);
     resp_add_str(out, "ASKING");
     script_request_expect_nothing(node);
-    script_request_mark_asked(call, true);
+    script_request_mark_importing(call, true);
     script_request_send_to(call, node);
 }
 
@@ -126,7 +126,7 @@ static void refused(struct script_request *call, struct node *node, struct bytes
     if (missing || has_words(text, "non local key")) /* some of its jobs may be done */
         script_mark_again(call->request.at, call->request.len);
     if (missing) {
-        if (!call->asked &&
+        if (!call->importing &&
             script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition);
         script_request_wait(call, RETRY_US);

@@ -221,10 +221,10 @@ bool script_request_may_go(struct script_request *call, const struct node *node)
     return there;
 }
 
-void script_request_mark_asked(struct script_request *call, bool asked)
+void script_request_mark_importing(struct script_request *call, bool importing)
 {
-    call->asked = asked;
-    script_mark_asked(call->request.at, call->request.len, asked);
+    call->importing = importing;
+    script_mark_importing(call->request.at, call->request.len, importing);
 }
 
 /* True: it was sent, or is in the group that is sent next. */
@@ -240,8 +240,8 @@ static bool try_to_send(struct script_request *call)
         return false;
     }
     call->addressed = node;
-    if (call->asked)
-        script_request_mark_asked(call, false);
+    if (call->importing)
+        script_request_mark_importing(call, false);
     clock_sync_bound_again(call);
     if (call->joins && !call->resent) {
         request_group_add(calls, node, call);

@@ -33,7 +33,7 @@ struct script_request {
        no consumer would have the reserved jobs; or until script_requests_give_up(). */
     bool at_most_once;
     bool resent;      /* its answer was lost: the script may have run */
-    bool asked;       /* see script_mark_asked */
+    bool importing;   /* see script_mark_importing */
     bool urgent;      /* it opens the partition, so it is sent before that is open */
     bool changes;     /* its answer waits for replicas */
     bool probes;      /* too few replicas were there: causes a WAIT, but its answer does not wait */

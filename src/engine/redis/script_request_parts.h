@@ -33,8 +33,8 @@ void script_request_wait(struct script_request *call, int64_t for_us);
 void script_request_finish(struct script_request *call, enum err err, const struct bytes *parts,
                            uint32_t count);
 void script_request_free(struct script_request *call);
-/* See script_mark_asked(). */
-void script_request_mark_asked(struct script_request *call, bool asked);
+/* See script_mark_importing(). */
+void script_request_mark_importing(struct script_request *call, bool importing);
 /* Ignores the answer to what was sent last. */
 void script_request_expect_nothing(struct node *node);
 /* Sends SCRIPT LOADs to the node, before any later call. */

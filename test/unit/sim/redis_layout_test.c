@@ -298,7 +298,7 @@ static void nothing_is_taken_over_at_the_node_that_a_slot_comes_to(void **state)
     give_layout_3();
     struct script_call call = next_call();
     script_encode_open(&request, &spaces[1], &call, 256, 0);
-    script_mark_asked(request.at, request.len, true);
+    script_mark_importing(request.at, request.len, true);
     sim_redis_output(conn)->len = 0;
     sim_redis_input(conn, buf_bytes(&request));
     request.len = 0;
