@@ -436,7 +436,7 @@ static void stream_answered(void *owner, struct script_request *call, enum err e
     struct script_answer answer;
     struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)call;
-    stream->asked = false;
+    stream->pending = false;
     if (!err)
         err = script_read_answer(feed->options.space, &received, &answer);
     if (!err)
@@ -468,7 +468,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
         .max = max,
     };
     script_encode_journal_read(&call->request, feed->options.space, &call->id, &entries);
-    stream->asked = true;
+    stream->pending = true;
     stream->looks = max == 0;
     stream->looked_us = now_of(feed);
     stream->handover = feed->handovers;
@@ -488,7 +488,7 @@ static void look_at_stream(struct feed_stream *stream)
 {
     const struct redis_journal_feed *feed = stream->feed;
     int64_t look_us = redis_restore_is_running(&feed->restore) ? IDLE_US : LOOK_US;
-    if (stream->asked || now_of(feed) < stream->not_before_us)
+    if (stream->pending || now_of(feed) < stream->not_before_us)
         return;
     if (reads(feed) && is_due(stream))
         ask_stream(stream, stream->at_once);

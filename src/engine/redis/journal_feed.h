@@ -57,7 +57,7 @@ struct feed_stream {
     uint64_t used;              /* calls to the partition at the time of the last look */
     uint64_t handover;          /* feed's `handovers` when the call was sent … */
     uint64_t reported;          /* … and when the lag was reported last; 0: never */
-    bool asked;
+    bool pending;
 };
 
 struct redis_journal_feed {

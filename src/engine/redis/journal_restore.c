@@ -43,7 +43,7 @@ struct restore_stream {
     struct redis_restore *restore;
     uint32_t partition;
     struct script_restore call; /* that is under way, */
-    bool asked;                 /* if one is */
+    bool pending;               /* if one is */
     bool begun;                 /* the run under way, after `begun`: */
     uint64_t target;            /* entry */
     int64_t not_before_us, renewed_us;
@@ -152,7 +152,7 @@ static void answered(void *owner, struct script_request *request, enum err err,
     struct script_answer answer;
     struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)request;
-    stream->asked = false;
+    stream->pending = false;
     if (!err)
         err = script_read_answer(restore->feed->options.space, &received, &answer);
     if (err) {
@@ -189,7 +189,7 @@ static void ask(struct restore_stream *stream, enum script_restore_step step, ui
     };
     script_encode_restore(&request->request, options->space, &request->id, &stream->call);
     request->changes = begins;
-    stream->asked = true;
+    stream->pending = true;
     if (step == SCRIPT_RESTORE_GO_ON)
         stream->renewed_us = now_of(stream->restore);
     script_requests_send(request, stream, answered);
@@ -198,7 +198,7 @@ static void ask(struct restore_stream *stream, enum script_restore_step step, ui
 static void look_at_stream(struct restore_stream *stream, const struct restore_run *run)
 {
     int64_t now_us = now_of(stream->restore);
-    if (stream->asked || now_us < stream->not_before_us)
+    if (stream->pending || now_us < stream->not_before_us)
         return;
     if (run && !stream->begun) {
         stream->left = false; /* BEGIN ends another restore */

@@ -52,7 +52,7 @@ struct resync_stream {
     struct redis_resync *owner;
     uint32_t partition;
     uint64_t run;   /* of the call under way */
-    bool asked;     /* one is */
+    bool pending;   /* one is */
     bool done;      /* all its jobs have entries */
     bool asks_rows; /* the call is of rows */
     char place[PLACE_BYTES];
@@ -217,7 +217,7 @@ static void answered(void *owner, struct script_request *request, enum err err,
     struct script_answer answer;
     struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)request;
-    stream->asked = false;
+    stream->pending = false;
     if (stream->run != all->run)
         return;
     if (!err)
@@ -262,7 +262,7 @@ static void ask(struct resync_stream *stream, bool of_rows)
     stream->asked_ids = resync.id_count;
     stream->asks_rows = of_rows;
     stream->run = stream->owner->run;
-    stream->asked = true;
+    stream->pending = true;
     struct script_request *call = script_requests_new_unkept(options->calls, stream->partition);
     script_encode_resync(&call->request, options->space, &call->id, &resync);
     script_requests_send(call, stream, answered);
@@ -271,7 +271,7 @@ static void ask(struct resync_stream *stream, bool of_rows)
 static void step_stream(struct resync_stream *stream)
 {
     struct redis_resync *all = stream->owner;
-    if (stream->asked || now_of(all) < stream->not_before_us)
+    if (stream->pending || now_of(all) < stream->not_before_us)
         return;
     if (all->step == STEP_JOBS && !stream->done)
         ask(stream, false);
@@ -400,7 +400,7 @@ static bool rows_are_done(const struct redis_resync *all)
 {
     bool done = all->rows_read && !all->looks;
     for (uint32_t i = 0; i < count_of(all); i++)
-        done = done && !ids_waiting(&all->streams[i]) && !all->streams[i].asked;
+        done = done && !ids_waiting(&all->streams[i]) && !all->streams[i].pending;
     return done;
 }
 

@@ -23,7 +23,7 @@ static bool wants(const struct opening *opening)
 {
     const struct partition_init *partition_init = opening->partition_init;
     struct script_requests *calls = partition_init->options.calls;
-    return partition_init->started && !opening->asked &&
+    return partition_init->started && !opening->pending &&
            (opening->again || script_requests_wants_places(calls, opening->partition) ||
             !script_requests_is_open(calls, opening->partition)) &&
            script_requests_node(calls, opening->partition);
@@ -194,7 +194,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
     struct partition_init *partition_init = opening->partition_init;
     struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
-    opening->asked = false;
+    opening->pending = false;
     if (!err)
         err = script_read_answer(partition_init->options.space, &received, &answer);
     opening->older = !err && answer.err == ERR_WRONG_STATE;
@@ -245,7 +245,7 @@ static void open_it(struct opening *opening)
                        clock->known ? clock->set_count + 1 : 0);
     call->urgent = call->reads_clock = true;
     opening->again = false;
-    opening->asked = true;
+    opening->pending = true;
     script_requests_send(call, opening, opened);
 }
 

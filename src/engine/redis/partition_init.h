@@ -13,7 +13,7 @@ struct partition_init;
 struct opening {
     struct partition_init *partition_init;
     uint32_t partition;
-    bool asked;       /* `open` is under way … */
+    bool pending;     /* `open` is under way … */
     uint32_t places;  /* … and registers this many places of our ring */
     bool again;       /* open it again although it is open */
     bool older;       /* it has an older layout, and keeps it: see script_space::leaves_older */

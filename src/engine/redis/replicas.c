@@ -67,7 +67,7 @@ static void waited(struct link_call *on_link, redisReply *reply)
     struct script_requests *calls = replicas->calls;
     bool is_count = reply && reply->type == REDIS_REPLY_INTEGER;
     bool enough = is_count && reply->integer >= (long long)calls->options.wait_replicas;
-    replicas->asked = false;
+    replicas->pending = false;
     if (is_count)
         report_replicas(replicas, reply->integer);
     replicas_release(&replicas->waiting, enough ? OK : ERR_AGAIN);
@@ -81,7 +81,7 @@ void replicas_ask(struct script_requests *calls, struct node *node)
     struct buf *out = link_out(&node->link);
     bool only_probes = list_empty(&replicas->gathered);
     int64_t most_us = calls->options.timeout_us / 2;
-    if (replicas->asked || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
+    if (replicas->pending || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
         return;
     if (only_probes && most_us > PROBE_US)
         most_us = PROBE_US;
@@ -95,7 +95,7 @@ void replicas_ask(struct script_requests *calls, struct node *node)
         list_remove(held);
         list_add_tail(&replicas->waiting, held);
     }
-    replicas->asked = true;
+    replicas->pending = true;
     link_expect(&node->link, &replicas->wait);
 }
 

@@ -87,7 +87,7 @@ struct replicas {
     struct link_call wait;
     struct list gathered; // call::held: sent since the last WAIT
     struct list waiting;  // call::held: sent before the WAIT that is under way
-    bool asked;           /* a WAIT is under way */
+    bool pending;         /* a WAIT is under way */
     bool shortage_logged; /* that there are too few was logged */
     bool probe;           /* a WAIT should be sent although no answer waits for it */
     struct node *node;

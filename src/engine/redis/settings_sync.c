@@ -178,7 +178,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     struct settings_sync *sync = owner;
     struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_settings page;
-    sync->asked = false;
+    sync->pending = false;
     if (!err)
         err = script_read_settings(&received, sync->walks, &page);
     if (err) {
@@ -196,7 +196,7 @@ static void ask(struct settings_sync *sync)
     struct script_request *call = script_requests_new_unkept(sync->options.calls, 0);
     script_encode_settings(&call->request, sync->options.space, &call->id, sync->changes,
                            sync->walks ? buf_bytes(&sync->from) : (struct bytes){0});
-    sync->asked = true;
+    sync->pending = true;
     sync->asked_own = sync->own;
     sync->pages++;
     script_requests_send(call, sync, answered);
@@ -237,7 +237,7 @@ bool settings_sync_has(const struct settings_sync *sync, struct bytes topic)
 
 bool settings_sync_is_whole(const struct settings_sync *sync)
 {
-    return sync->loaded && !sync->asked;
+    return sync->loaded && !sync->pending;
 }
 
 /* The key stays when the last settings are removed. So if there were changes and now are none, the
@@ -257,7 +257,7 @@ static void see_loss(struct settings_sync *sync, uint64_t changes)
 
 void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
 {
-    if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)
+    if (changes == (uint64_t)SCRIPT_FOREVER || sync->pending)
         return;
     see_loss(sync, changes);
     if (changes == 0 && list_empty(&sync->all)) { /* there were no settings before either */

@@ -38,7 +38,7 @@ struct settings_sync {
     bool loaded;       /* all settings were read once */
     bool stale;        /* all must be read again */
     bool lost;         /* the key was lost, and there are no settings since */
-    bool asked;        /* a call is under way */
+    bool pending;      /* a call is under way */
     bool walks;        /* it reads all settings, … */
     uint64_t walk_own; /* … since `own` was this, … */
     uint32_t round;    /* … for the n-th time, … */

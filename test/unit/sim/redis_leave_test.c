@@ -221,7 +221,7 @@ static void play_late_registration(struct life *day)
         &day->daemons[1].engine->partition_init.openings[leaver.partition];
     sim_network_faults(day->network,
                        &(struct sim_faults){.late_us = 300 * MS, .late_per_mille = 1000});
-    while (!opening->asked)
+    while (!opening->pending)
         day_pass(day, STEP_US / 4);
     sim_network_faults(day->network, &(struct sim_faults){.late_us = 0});
     leave_for_good(day);
