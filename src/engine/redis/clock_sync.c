@@ -82,7 +82,7 @@ static void clock_answered(void *owner, struct script_request *call, enum err er
                            const struct bytes *parts, uint32_t count)
 {
     struct partition *partition = owner;
-    partition->clock_asked = false;
+    partition->clock_pending = false;
     if (!err)
         clock_sync_read(call, parts, count);
 }
@@ -96,15 +96,15 @@ static void set_by(struct partition *partition, int64_t by_us, uint64_t set_coun
     script_encode_set_clock(&call->request, calls->options.space, &call->id, by_us, set_count,
                             new_count);
     call->reads_clock = true;
-    partition->clock_asked = true;
-    partition->clock_asked_us = now_of(calls);
+    partition->clock_pending = true;
+    partition->clock_sent_us = now_of(calls);
     script_requests_send(call, partition, clock_answered);
 }
 
 static void look(struct partition *partition, int64_t least_us)
 {
-    if (!partition->clock_asked &&
-        now_of(partition->requests) - partition->clock_asked_us >= least_us)
+    if (!partition->clock_pending &&
+        now_of(partition->requests) - partition->clock_sent_us >= least_us)
         set_by(partition, 0, 0, 0);
 }
 

@@ -256,7 +256,7 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     struct script_answer answer;
     struct script_parts received = {.partition = 0, .at = parts, .count = count};
     (void)call;
-    feed->lease_asked = false;
+    feed->lease_pending = false;
     if (err || feed->leaving || script_read_answer(feed->options.space, &received, &answer) ||
         answer.err || count != 3 || parts[1].len != JOURNAL_STORE_BYTES)
         return;
@@ -267,7 +267,7 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
         close_journal(feed, false);
         feed->knows_positions = false;
     }
-    feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
+    feed->lease_until_us = answer.state ? feed->lease_sent_us + LEASE_US : 0;
 }
 
 /* Asks for the lease. A queue without an identity gets a new one: an emptied queue is another
@@ -285,9 +285,9 @@ static void request_lease(struct redis_journal_feed *feed, int64_t span_us)
         .refuses = feed->refuses,
     };
     script_encode_journal_lease(&call->request, feed->options.space, &call->id, &lease);
-    feed->lease_asked = true;
+    feed->lease_pending = true;
     feed->reports_lag = false;
-    feed->lease_asked_us = now_of(feed);
+    feed->lease_sent_us = now_of(feed);
     script_requests_send(call, feed, lease_answered);
 }
 
@@ -528,8 +528,8 @@ static void look_at_lag(struct redis_journal_feed *feed)
 
 static void look_at_lease(struct redis_journal_feed *feed)
 {
-    bool due = feed->reports_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
-    if (!feed->lease_asked && due)
+    bool due = feed->reports_lag || now_of(feed) - feed->lease_sent_us >= RENEW_US;
+    if (!feed->lease_pending && due)
         request_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
     if (!leads(feed))
@@ -583,7 +583,7 @@ void redis_journal_start(struct redis_journal_feed *feed)
         feed->streams[i] =
             (struct feed_stream){.feed = feed, .partition = i, .at_once = ENTRIES_FIRST};
     redis_restore_start(&feed->restore);
-    feed->lease_asked_us = INT64_MIN / 2;
+    feed->lease_sent_us = INT64_MIN / 2;
     loop_arm(feed->options.loop, &feed->tick, now_of(feed));
 }
 

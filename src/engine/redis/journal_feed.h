@@ -74,12 +74,12 @@ struct redis_journal_feed {
     uint64_t number;                       /* of the last batch */
     size_t held_bytes;                     /* of batches that the journal holds */
     uint64_t handovers;                    /* how often we became the writer */
-    int64_t lease_asked_us;                /* last */
+    int64_t lease_sent_us;                 /* last */
     int64_t open_us;                       /* not opened before */
     int64_t lease_until_us;                /* we are the writer until then, by our clock */
     enum journal_state state;              /* since state_us; state_us 0: not determined yet */
     int64_t state_us;
-    bool lease_asked, leaving;
+    bool lease_pending, leaving;
     bool joined;          /* its cursor is known */
     bool knows_positions; /* the former journal was fenced, and no other daemon had the lease since:
                           feed_stream::committed is valid in all streams */

@@ -76,8 +76,8 @@ struct partition {
     struct timer mend; /* armed after such an error: opens the partition, which checks its jobs, if
                           it was not opened before */
     struct queue_clock clock;
-    bool clock_asked;           /* a request for the clock is under way: see clock_sync.h */
-    int64_t clock_asked_us;     /* when it was sent last */
+    bool clock_pending;         /* a request for the clock is under way: see clock_sync.h */
+    int64_t clock_sent_us;      /* when it was sent last */
     int64_t opened_us;          /* when it was opened last */
     const struct node *open_at; /* the node where it is open; NULL: it is not open */
 };
