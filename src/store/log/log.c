@@ -322,7 +322,7 @@ void log_seq_note(struct log *log, uint64_t seq_next)
 void log_clock_note(struct log *log, int64_t at_us)
 {
     if (log->clock_wanted_us <= log->clock_us)
-        log->clock_asked_us = at_us;
+        log->clock_requested_us = at_us;
     log->clock_wanted_us = at_us;
 }
 

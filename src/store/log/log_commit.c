@@ -321,7 +321,7 @@ static bool clock_due_at(const struct log *log, int64_t *out_at_us)
     bool busy = log->open || log->step != COMMIT_IDLE || !list_empty(&log->sealed);
     if (busy || segments_full(log->segments) || log->clock_wanted_us <= log->clock_us)
         return false;
-    *out_at_us = log->clock_asked_us + PROOF_AGE_US;
+    *out_at_us = log->clock_requested_us + PROOF_AGE_US;
     if (log->clock_us > INT64_MIN && *out_at_us < log->clock_us + CLOCK_AGE_US)
         *out_at_us = log->clock_us + CLOCK_AGE_US;
     return true;

@@ -68,7 +68,7 @@ struct log {
 
     int64_t clock_us;        /* the time in the last batch since opening; INT64_MIN = none yet */
     int64_t clock_wanted_us; /* log_clock_note(): a batch with this time or later is wanted … */
-    int64_t clock_asked_us;  /* … and was first requested at this time */
+    int64_t clock_requested_us; /* … and was first requested at this time */
 
     uint64_t batches, bytes_written, records, bodies_lost;
     uint64_t new_bytes;    /* of records, without the cleaner's copies */
