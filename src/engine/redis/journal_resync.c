@@ -61,7 +61,7 @@ struct resync_stream {
     uint64_t target;    /* its last entry */
     struct buf ids;     /* bytes of ids to look for, … */
     struct buf lengths; // uint32_t: … and their lengths
-    uint32_t asked_ids; /* of the call */
+    uint32_t call_ids;  /* of the call */
 };
 
 struct redis_resync {
@@ -193,7 +193,7 @@ static void rows_entered(struct resync_stream *stream, const struct script_answe
     struct redis_resync *all = stream->owner;
     int64_t looked = answer->next_us;
     size_t bytes = 0;
-    if (looked < 0 || looked > stream->asked_ids)
+    if (looked < 0 || looked > stream->call_ids)
         return;
     for (int64_t i = 0; i < looked; i++) {
         uint32_t len;
@@ -259,7 +259,7 @@ static void ask(struct resync_stream *stream, bool of_rows)
         ids[resync.id_count++] = bytes_of(stream->ids.at + at, len);
         at += len;
     }
-    stream->asked_ids = resync.id_count;
+    stream->call_ids = resync.id_count;
     stream->asks_rows = of_rows;
     stream->run = stream->owner->run;
     stream->pending = true;
