@@ -51,7 +51,7 @@ static int64_t now_of(const struct promoter *promoter)
 
 static void plan_promote(struct duty *duty)
 {
-    bool may = duty->owner && !duty->promote_asked;
+    bool may = duty->owner && !duty->promote_pending;
     int64_t at_us = duty->look_at_us < duty->promote_at_us ? duty->look_at_us : duty->promote_at_us;
     loop_arm(duty->promoter->options.loop, &duty->promote, may ? at_us : INT64_MAX);
 }
@@ -61,7 +61,7 @@ static void plan_promote(struct duty *duty)
 static void plan_forget(struct duty *duty)
 {
     bool may =
-        duty->owner && !duty->forget_asked && members_can_judge(duty->promoter->options.members);
+        duty->owner && !duty->reap_pending && members_can_judge(duty->promoter->options.members);
     loop_arm(duty->promoter->options.loop, &duty->forget, may ? duty->forget_at_us : INT64_MAX);
 }
 
@@ -99,7 +99,7 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     struct duty *duty = owner;
     struct promoter *promoter = duty->promoter;
     struct script_answer answer;
-    duty->promote_asked = false;
+    duty->promote_pending = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
     if (!err && (answer.lost || answer.missed))
@@ -129,7 +129,7 @@ static void promote(struct duty *duty)
     if (all_buckets)
         duty->buckets_at_us = now_of(promoter);
     script_encode_promote(&call->request, promoter->options.space, &call->id, STEPS, all_buckets);
-    duty->promote_asked = true;
+    duty->promote_pending = true;
     duty->promote_again = false;
     duty->checked = promoter->options.calls->partitions[duty->partition].used;
     script_requests_send(call, duty, promoted);
@@ -165,7 +165,7 @@ static void forgot(void *owner, struct script_request *call, enum err err,
 {
     struct duty *duty = owner;
     struct script_answer answer;
-    duty->forget_asked = false;
+    duty->reap_pending = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
     bool another = duty->forget_at_us != INT64_MAX; /* one died meanwhile: begin at the start */
@@ -190,7 +190,7 @@ static void forget(struct duty *duty)
     if (!duty->forget_from && duty->again_at_us <= now_of(promoter))
         duty->again_at_us = INT64_MAX;
     duty->forget_at_us = INT64_MAX;
-    duty->forget_asked = true;
+    duty->reap_pending = true;
     script_encode_reap_dead(&call->request, promoter->options.space, &call->id,
                             &(struct script_reap){.living = buf_bytes(&promoter->living),
                                                   .young_us = members->options.alive_us,
@@ -236,7 +236,7 @@ static void forget_me(struct duty *duty)
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
 {
     struct duty *duty = &promoter->duties[partition];
-    if (duty->promote_asked)
+    if (duty->promote_pending)
         duty->promote_again = true; /* the promote under way may have missed this job */
     if (due_us < duty->promote_at_us)
         duty->promote_at_us = due_us;
@@ -291,7 +291,7 @@ void promoter_check(struct promoter *promoter)
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
         struct duty *duty = &promoter->duties[i];
         bool used = promoter->options.calls->partitions[i].used != duty->checked;
-        if (duty->owner && used && !duty->promote_asked) {
+        if (duty->owner && used && !duty->promote_pending) {
             promote(duty);
             plan_promote(duty); /* not twice */
         }

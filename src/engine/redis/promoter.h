@@ -21,7 +21,7 @@ struct duty {
     struct promoter *promoter;
     uint32_t partition;
     bool owner;
-    bool promote_asked, forget_asked;
+    bool promote_pending, reap_pending;
     bool promote_again;    /* a notice came while promote was under way */
     bool unheard;          /* a promote's answer was lost: `missed` must be called */
     int64_t promote_at_us; /* the next due time that the owner knows of */
