@@ -645,7 +645,7 @@ void redis_engine_serve(struct redis_engine *redis)
 {
     int64_t now_us = loop_update_time(redis->options.loop);
     redis->standby = redis->late = redis->preflight.serving = redis->space.leaves_older = false;
-    redis->serves_after = redis->members.heartbeats + redis->members.asked;
+    redis->serves_after = redis->members.heartbeats + redis->members.heartbeats_pending;
     if (redis->preflight.fit) {
         partition_init_convert(&redis->partition_init);
         members_heartbeat(&redis->members);
@@ -692,7 +692,8 @@ bool redis_engine_left(struct redis_engine *redis)
         announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);
     }
-    return redis->leave_sent && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
+    return redis->leave_sent &&
+           (!(redis->promoter.leaving || redis->members.heartbeats_pending) || redis->late);
 }
 
 void redis_engine_free(struct redis_engine *redis)

@@ -341,7 +341,7 @@ static void heartbeat(struct members *members);
 static void ask_for_list(struct members *members)
 {
     members_request_list(members);
-    if (in_contact(members) && !members->asked && !members->leaving)
+    if (in_contact(members) && !members->heartbeats_pending && !members->leaving)
         heartbeat(members);
 }
 
@@ -499,12 +499,12 @@ static void answered(void *owner, struct script_request *call, enum err err,
     struct script_parts list = {.at = parts, .count = count};
     uint32_t heard = 0;
     int64_t sent_us = sent_us_of(call);
-    members->asked--;
+    members->heartbeats_pending--;
     if (!err)
         err = script_read_members(&list, others, &heard);
     int64_t next_us =
         err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
-    if (!members->asked && !members->leaving)
+    if (!members->heartbeats_pending && !members->leaving)
         loop_arm(members->options.loop, &members->heartbeat, next_us);
     if (err) {
         members->wants_list = true; /* perhaps it was one */
@@ -539,7 +539,7 @@ static void heartbeat(struct members *members)
     members->wants_list = false;
     loop_cancel(members->options.loop, &members->heartbeat); /* the answer arms it again */
     call->probes = true; /* sent without waiting for replicas: a heartbeat need not be durable */
-    members->asked++;
+    members->heartbeats_pending++;
     members->heartbeat_sent_us = now_of(members);
     script_requests_send(call, members, answered);
 }

@@ -88,7 +88,7 @@ struct members {
     uint64_t gone;       /* counts daemons that died or left: each must be reaped, see promoter.h */
     uint64_t heartbeats; /* ours that were answered: by then a notice must have come as well */
     bool *ours;          /* for each partition */
-    uint32_t asked;      /* heartbeats that are not answered yet */
+    uint32_t heartbeats_pending; /* heartbeats that are not answered yet */
     bool started, leaving;
     bool wants_list;      /* the next heartbeat asks for the list of daemons */
     int64_t list_sent_us; /* when the last answered request for the list was sent; 0: never */

@@ -82,7 +82,7 @@ static int set_up(void **state)
         members[i].contact_us = loop.now_us;
         members[i].since_us = loop.now_us - ALIVE_US;
         members[i].how = SCRIPT_SERVES;
-        members[i].asked = 1; /* a heartbeat that nobody answers: no other is sent */
+        members[i].heartbeats_pending = 1; /* a heartbeat that nobody answers: no other is sent */
     }
     return 0;
 }

@@ -44,7 +44,7 @@ static struct sim_redis_conn *subscriber_of(const struct life *day, unsigned num
 static bool is_about_to_tell(const struct life *day, const struct members *members)
 {
     int64_t next_us = members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
-    return !members->contact_us || members->asked || day->now_us >= next_us - MS;
+    return !members->contact_us || members->heartbeats_pending || day->now_us >= next_us - MS;
 }
 
 /* What the newcomer says of itself, until it has said that it serves, is not heard by one. */
@@ -59,7 +59,7 @@ static void come_unheard(struct life *day, unsigned newcomer, unsigned deaf)
         const struct members *members =
             day->daemons[newcomer].engine ? members_of(day, newcomer) : NULL;
         subscriber->channel_count = members && is_about_to_tell(day, members) ? 0 : channels;
-        told = members && members->how == SCRIPT_SERVES && !members->asked;
+        told = members && members->how == SCRIPT_SERVES && !members->heartbeats_pending;
         day_pass(day, STEP_US);
         if (day->now_us > until_us)
             BROKEN(&day->oracle, "daemon %u does not serve", newcomer);

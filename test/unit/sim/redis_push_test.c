@@ -661,7 +661,7 @@ static void who_starts_when_redis_forgets_the_sender_is_no_second_one(void **sta
         life->daemons[1].boot_at_us = life->now_us + 20 * SECOND_US + span(life, SECOND_US);
         pass(life, 20 * SECOND_US);
         assert_ptr_equal(keeper(life), &life->daemons[0]);
-        while (!life->daemons[1].engine || !life->daemons[1].engine->members.asked)
+        while (!life->daemons[1].engine || !life->daemons[1].engine->members.heartbeats_pending)
             pass(life, 1);
         forget_heartbeats_of(life->server, life->daemons[0].engine);
         pass(life, 20 * SECOND_US);
