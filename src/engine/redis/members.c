@@ -285,7 +285,7 @@ static bool is_ours(const struct members *members, const struct script_member *r
 
 /* Adds or updates a daemon that was alive at `heard_us`, by our clock; its state is that of
  * `as_of_us`. NULL: it must not be added. */
-static struct member *add_heard(struct members *members, const struct script_member *report,
+static struct member *add_alive(struct members *members, const struct script_member *report,
                                 int64_t heard_us, int64_t as_of_us)
 {
     struct member *known = find(members, report->name);
@@ -325,7 +325,7 @@ static struct member *add_heard(struct members *members, const struct script_mem
 void members_note_report(struct members *members, const struct script_member *report, bool to_us)
 {
     int64_t ago_us = report->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
-    struct member *known = add_heard(members, report, now_of(members) - ago_us, now_of(members));
+    struct member *known = add_alive(members, report, now_of(members) - ago_us, now_of(members));
     if (known && to_us)
         known->watched = true;
 }
@@ -338,7 +338,7 @@ bool members_can_judge(const struct members *members)
 static void heartbeat(struct members *members);
 
 /* Asks for the list now, unless a heartbeat is under way: then the next one does. */
-static void ask_for_list(struct members *members)
+static void request_list(struct members *members)
 {
     members_request_list(members);
     if (in_contact(members) && !members->heartbeats_pending && !members->leaving)
@@ -349,7 +349,7 @@ bool members_know_all(struct members *members)
 {
     bool know = members->list_sent_us && now_of(members) - members->list_sent_us < SCRIPT_FRESH_US;
     if (!know)
-        ask_for_list(members);
+        request_list(members);
     return know;
 }
 
@@ -401,7 +401,7 @@ static void look(struct timer *timer)
     }
     loop_arm(members->options.loop, timer, next_us);
     if (late)
-        ask_for_list(members);
+        request_list(members);
     assign_partitions(members);
     note_order(members);
     members->options.changed(members->options.owner);
@@ -476,7 +476,7 @@ static void apply_list(struct members *members, int64_t sent_us, const struct sc
                        uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        (void)add_heard(members, &all[i], sent_us - all[i].age_us, sent_us);
+        (void)add_alive(members, &all[i], sent_us - all[i].age_us, sent_us);
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         uint32_t at = 0;
