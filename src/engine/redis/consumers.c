@@ -688,9 +688,9 @@ static void forget_at(struct consumers *consumers, struct topic *topic, const vo
     wake_groups(topic);
 }
 
-void consumers_heard(struct consumers *consumers, uint32_t partition, bool heard)
+void consumers_subscribed(struct consumers *consumers, uint32_t partition, bool subscribed)
 {
-    consumers->heard[partition] = heard;
+    consumers->subscribed[partition] = subscribed;
     each_topic(consumers, forget_at, &partition);
 }
 
@@ -744,7 +744,7 @@ void consumers_init(struct consumers *consumers, const struct consumers_options 
     list_init(&consumers->groups);
     list_init(&consumers->dirty);
     list_init(&consumers->notified_alone);
-    consumers->heard = mem_zalloc(options->space->partitions * sizeof(bool));
+    consumers->subscribed = mem_zalloc(options->space->partitions * sizeof(bool));
     consumers->verify_round = 1;
 }
 
@@ -759,6 +759,6 @@ void consumers_fini(struct consumers *consumers)
     loop_cancel(consumers->options.loop, &consumers->again);
     loop_cancel(consumers->options.loop, &consumers->verify);
     topic_cache_fini(&consumers->topic_cache);
-    mem_free(consumers->heard);
+    mem_free(consumers->subscribed);
     arena_fini(&consumers->scratch);
 }

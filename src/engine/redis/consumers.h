@@ -72,7 +72,7 @@ struct consumers {
     uint32_t hit_streak;          /* how often in a row */
     int64_t answer_us;            /* how long answers to reserves take, usually; 0: not known */
     struct arena scratch;         /* of the answer being read */
-    bool *heard;                  /* [partition]: its notices are received */
+    bool *subscribed;             /* [partition]: its notices are received */
     enum err drained;             /* the answer to reserves that would wait; OK: not draining */
     struct timer again;           /* for the earliest of topic::again_us */
     struct timer verify;          /* while consumers wait: to check old knowledge of partitions */
@@ -115,7 +115,7 @@ void consumers_pushed(struct topic *topic);
 /* Drops all knowledge of partitions, because our marks may be gone. */
 void consumers_forget(struct consumers *consumers);
 /* The partition's notices are received from now on, or no longer. Drops what is known of it. */
-void consumers_heard(struct consumers *consumers, uint32_t partition, bool heard);
+void consumers_subscribed(struct consumers *consumers, uint32_t partition, bool subscribed);
 
 /* Once a turn: reserves jobs where there may be some, for the groups that are dirty. */
 void consumers_match(struct consumers *consumers);

@@ -37,7 +37,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
             candidate.stale || ((ready || hint->what == TAKEN) && hint->at_us <= old_us);
         candidate.empty_long =
             candidate.empty_long ||
-            (hint->what == EMPTY && (hint->shared || !group->consumers->heard[partition]) &&
+            (hint->what == EMPTY && (hint->shared || !group->consumers->subscribed[partition]) &&
              consumers_now_us(group->consumers) - hint->at_us >= half_us);
     }
     return candidate;
@@ -111,8 +111,8 @@ static void learn(const struct fetch_request *fetch, uint32_t partition,
         case SCRIPT_NONE:
             if (hint->stale_answer)
                 break;
-            /* Without notices: consumers_heard() makes it UNKNOWN when they are received. */
-            hint->what = answer->marked || !consumers->heard[partition] ? EMPTY : TAKEN;
+            /* Without notices: consumers_subscribed() makes it UNKNOWN when they are received. */
+            hint->what = answer->marked || !consumers->subscribed[partition] ? EMPTY : TAKEN;
             hint->at_us = now_us;
             hint->only_hint = !fetch->waits;
             hint->shared = answer->shared;
@@ -394,7 +394,7 @@ struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t to
     for (uint32_t i = 0; i < topics; i++)
         fetch->waits = fetch->waits || group->topics[i].topic->parked;
     enum script_mark mark = fetch->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
-    bool marks = consumers->heard[partition] && !how.unmarked;
+    bool marks = consumers->subscribed[partition] && !how.unmarked;
     script_encode_reserve(&call->request, consumers->options.space, &call->id, &reserve,
                           &(struct script_share){.max = max,
                                                  .mark = marks ? mark : SCRIPT_NO_MARK,

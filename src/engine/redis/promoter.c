@@ -79,7 +79,7 @@ static enum err read_answer(const struct duty *duty, const struct bytes *parts, 
 static int64_t believed_until_us(const struct duty *duty)
 {
     int64_t most_us = duty->promoter->options.believe_us, now_us = now_of(duty->promoter);
-    if (duty->promoter->options.heard[duty->partition])
+    if (duty->promoter->options.subscribed[duty->partition])
         return INT64_MAX;
     uint64_t dice = hash_seeded(&now_us, sizeof(now_us), duty->partition);
     return now_us + most_us - (int64_t)(dice % ((uint64_t)most_us / 4 + 1));

@@ -42,8 +42,8 @@ struct promoter_options {
     struct script_requests *calls;
     struct loop *loop;
     struct members *members;
-    const bool *heard;  /* [partition]: its notices are received … */
-    int64_t believe_us; /* … else a known due time is trusted for this long only */
+    const bool *subscribed; /* [partition]: its notices are received … */
+    int64_t believe_us;     /* … else a known due time is trusted for this long only */
     /* A promote was sent to the partition: calls that are sent now are executed after it. */
     void (*promoting)(void *owner, uint32_t partition);
     /* The promote has made jobs of the topic ready there, and removed our mark. */

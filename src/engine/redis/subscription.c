@@ -20,24 +20,25 @@ enum {
 
 /* ---- partitions that are heard ---- */
 
-static bool is_heard(const struct subscription *subscription, uint32_t partition)
+static bool is_subscribed(const struct subscription *subscription, uint32_t partition)
 {
-    return subscription->options.consumers->heard[partition];
+    return subscription->options.consumers->subscribed[partition];
 }
 
 /* Notifies consumers and promoter, which then drop or trust what they know of the partition. */
-static void notify_heard(struct subscription *subscription, uint32_t partition, bool heard)
+static void report_subscribed(struct subscription *subscription, uint32_t partition,
+                              bool subscribed)
 {
     const struct subscription_options *options = &subscription->options;
-    consumers_heard(options->consumers, partition, heard);
+    consumers_subscribed(options->consumers, partition, subscribed);
     promoter_due(options->promoter, partition, options->link.loop->now_us);
 }
 
 static void stop_hearing(struct subscription *subscription, uint32_t partition)
 {
     subscription->channels[partition] = (struct partition_channels){0};
-    if (is_heard(subscription, partition))
-        notify_heard(subscription, partition, false);
+    if (is_subscribed(subscription, partition))
+        report_subscribed(subscription, partition, false);
 }
 
 static void confirmed(struct listener *listener, uint32_t partition)
@@ -51,7 +52,7 @@ static void confirmed(struct listener *listener, uint32_t partition)
         subscription->heartbeats = subscription->options.members->heartbeats;
         members_request_list(subscription->options.members);
     }
-    notify_heard(subscription, partition, true);
+    report_subscribed(subscription, partition, true);
 }
 
 /* ---- asking ---- */
@@ -237,7 +238,7 @@ static void message_received(struct link_callbacks *callbacks, struct link *link
 static bool is_deaf(const struct subscription *subscription)
 {
     const struct members *members = subscription->options.members;
-    return is_heard(subscription, 0) &&
+    return is_subscribed(subscription, 0) &&
            members->heartbeats - subscription->heartbeats >= UNHEARD_HEARTBEATS_MAX;
 }
 
@@ -288,7 +289,7 @@ bool subscription_is_complete(const struct subscription *subscription)
 {
     bool whole = true;
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++)
-        whole = whole && is_heard(subscription, i);
+        whole = whole && is_subscribed(subscription, i);
     return whole;
 }
 

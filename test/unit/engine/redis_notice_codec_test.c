@@ -107,7 +107,7 @@ static void what_is_due_meanwhile_is_promoted_next(void **state)
     promoter_init(&promoter, &(struct promoter_options){.space = &test->space,
                                                         .calls = &test->calls,
                                                         .loop = &test->loop,
-                                                        .heard = &ours,
+                                                        .subscribed = &ours,
                                                         .believe_us = NOW_US,
                                                         .members = &members,
                                                         .promoting = ignore_partition});
@@ -132,7 +132,7 @@ static void start_consumers(struct news_test *test, struct consumers *consumers)
                                                           .believe_us = NOW_US,
                                                           .waiters_max = 10,
                                                           .timeout_us = NOW_US});
-    consumers_heard(consumers, 0, true);
+    consumers_subscribed(consumers, 0, true);
 }
 
 static void never_answered(struct ticket *ticket, const struct reply *reply)
