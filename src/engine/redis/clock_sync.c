@@ -164,15 +164,16 @@ void clock_sync_bound_again(struct script_request *call)
     script_set_bounds(call->request.at, call->request.len, &call->id);
 }
 
-void clock_sync_heard(const struct script_request *call, const struct bytes *parts, uint32_t count)
+void clock_sync_note_answer(const struct script_request *call, const struct bytes *parts,
+                            uint32_t count)
 {
     struct partition *partition = &call->calls->partitions[call->id.partition];
     int64_t queue_us = script_clock(parts, count);
     /* A resent call may get its first answer from the ring, with an old time. */
     if (!queue_us || call->resent || call->reads_clock || !is_of_its_node(call))
         return;
-    switch (queue_clock_heard(&partition->clock, &call->id, queue_us, call->on_link.sent_us,
-                              now_of(call->calls))) {
+    switch (queue_clock_compare(&partition->clock, &call->id, queue_us, call->on_link.sent_us,
+                                now_of(call->calls))) {
     case CLOCK_AGREES:
         settle(partition);
         see_behind(partition, call->on_link.sent_us, queue_us);

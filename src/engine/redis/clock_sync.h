@@ -14,7 +14,8 @@ void clock_sync_bound(struct script_request *call);
 void clock_sync_bound_again(struct script_request *call);
 
 /* Takes the time of an answer that was clamped to the bounds. */
-void clock_sync_heard(const struct script_request *call, const struct bytes *parts, uint32_t count);
+void clock_sync_note_answer(const struct script_request *call, const struct bytes *parts,
+                            uint32_t count);
 /* Takes the clock of an answer that was not clamped: of open and set_clock. */
 void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count);
 /* We are not registered in the partition any more, because others considered us dead: our machine

@@ -32,9 +32,9 @@ void queue_clock_bound(const struct queue_clock *clock, int64_t now_us, struct s
     call->queue_us = possible ? queue_us : 0;
 }
 
-enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
-                                           const struct script_call *call, int64_t queue_us,
-                                           int64_t sent_us, int64_t read_us)
+enum queue_clock_suspect queue_clock_compare(struct queue_clock *clock,
+                                             const struct script_call *call, int64_t queue_us,
+                                             int64_t sent_us, int64_t read_us)
 {
     int64_t least_us = queue_us - read_us, most_us = queue_us - sent_us;
     int64_t top_us = call->queue_us + (call->most_us - call->least_us);

@@ -50,9 +50,9 @@ enum queue_clock_suspect { CLOCK_AGREES, CLOCK_DRIFTS, CLOCK_LEAPT };
  * between `sent_us` and `read_us` by our clock. DRIFTS: the clock should be read sometime; LEAPT:
  * now.
  */
-enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
-                                           const struct script_call *call, int64_t queue_us,
-                                           int64_t sent_us, int64_t read_us);
+enum queue_clock_suspect queue_clock_compare(struct queue_clock *clock,
+                                             const struct script_call *call, int64_t queue_us,
+                                             int64_t sent_us, int64_t read_us);
 
 /* The answer of a script that does not clamp its time. */
 struct queue_clock_reading {

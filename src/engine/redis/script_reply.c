@@ -72,7 +72,7 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
         script_request_fail(call, ERR_CORRUPT);
         return;
     }
-    clock_sync_heard(call, parts, count);
+    clock_sync_note_answer(call, parts, count);
     script_request_finish(call, OK, parts, count);
     script_request_free(call);
 }

@@ -52,7 +52,7 @@ static void a_clock_that_is_not_known_has_no_bounds(void **state)
     assert_int_equal(call.least_us, 0);
     assert_int_equal(call.most_us, SCRIPT_FOREVER);
     assert_int_equal(call.queue_us, 0);
-    assert_int_equal(queue_clock_heard(&clock, &call, NOW_US, NOW_US, NOW_US), CLOCK_AGREES);
+    assert_int_equal(queue_clock_compare(&clock, &call, NOW_US, NOW_US, NOW_US), CLOCK_AGREES);
 }
 
 /* The bounds are of Redis' own clock, and a few milliseconds wider than what is believed. */
@@ -76,12 +76,12 @@ static void p3_an_answer_at_a_bound_means_that_the_clock_has_leapt(void **state)
     (void)state;
     queue_clock_bound(&clock, sent_us, &call);
     int64_t top_us = call.queue_us + (call.most_us - call.least_us);
-    assert_int_equal(queue_clock_heard(&clock, &call, sent_us, sent_us, read_us), CLOCK_AGREES);
-    assert_int_equal(queue_clock_heard(&clock, &call, call.queue_us, sent_us, read_us),
+    assert_int_equal(queue_clock_compare(&clock, &call, sent_us, sent_us, read_us), CLOCK_AGREES);
+    assert_int_equal(queue_clock_compare(&clock, &call, call.queue_us, sent_us, read_us),
                      CLOCK_LEAPT);
-    assert_int_equal(queue_clock_heard(&clock, &call, top_us, sent_us, read_us), CLOCK_LEAPT);
+    assert_int_equal(queue_clock_compare(&clock, &call, top_us, sent_us, read_us), CLOCK_LEAPT);
     /* Or it was long on its way. */
-    assert_int_equal(queue_clock_heard(&clock, &call, top_us, sent_us, sent_us + 100 * MS),
+    assert_int_equal(queue_clock_compare(&clock, &call, top_us, sent_us, sent_us + 100 * MS),
                      CLOCK_DRIFTS);
 }
 
@@ -92,7 +92,7 @@ static void answers_make_it_more_exact(void **state)
     int64_t sent_us = NOW_US + SECOND_US;
     (void)state;
     queue_clock_bound(&clock, sent_us, &call);
-    assert_int_equal(queue_clock_heard(&clock, &call, sent_us + 100, sent_us, sent_us + MS),
+    assert_int_equal(queue_clock_compare(&clock, &call, sent_us + 100, sent_us, sent_us + MS),
                      CLOCK_AGREES);
     assert_int_equal(clock.most_us, 100);
     assert_int_equal(clock.least_us, -MS); /* a turn's time may be older than the answer */
