@@ -377,7 +377,7 @@ static void dispatch(struct link *link)
 static size_t stream_input(struct stream *stream, struct bytes bytes)
 {
     struct link *link = stream->user;
-    link->heard_us = link->options.loop->now_us;
+    link->received_us = link->options.loop->now_us;
     link->dispatching = true;
     if (redisReaderFeed(link->reader, bytes.at, bytes.len) != REDIS_OK)
         link_fail(link, link->reader->errstr);
@@ -408,8 +408,8 @@ static void look_for_silence(struct timer *timer)
     if (list_empty(&link->calls))
         return;
     int64_t since_us = LIST_ENTRY(link->calls.next, struct link_call, place)->sent_us;
-    if (since_us < link->heard_us)
-        since_us = link->heard_us; /* it is still answering the calls before this one */
+    if (since_us < link->received_us)
+        since_us = link->received_us; /* it is still answering the calls before this one */
     int64_t late_us = since_us + link->options.timeout_us;
     int64_t slow_us = since_us + look_after_us(link);
     if (slow_us > loop->now_us) {

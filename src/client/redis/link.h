@@ -83,7 +83,7 @@ struct link {
     unsigned greetings;   /* pending replies to AUTH, SELECT and PING */
     struct timer retry;   /* DOWN: when to try again */
     struct timer silence; /* to check whether the oldest pending call is overdue */
-    int64_t heard_us;     /* when bytes were received last */
+    int64_t received_us;  /* when bytes were received last */
     bool wanted;          /* false: it stays DOWN */
     int64_t back_off_us;
     unsigned attempt; /* which of its name's addresses is tried */

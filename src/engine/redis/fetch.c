@@ -295,7 +295,7 @@ bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
     const struct script_requests *calls = group->consumers->options.calls;
     const struct node *node = script_requests_node(calls, partition);
     return script_requests_is_open(calls, partition) &&
-           node->link.heard_us > consumers_now_us(group->consumers) - wait_group_probe_us(group);
+           node->link.received_us > consumers_now_us(group->consumers) - wait_group_probe_us(group);
 }
 
 void wait_group_end_first_probe(struct timer *timer)

@@ -245,7 +245,7 @@ static void a_list_waits_for_a_server_that_answers_others(void **state)
             partition++;
         struct node *node = script_requests_node(&engine->calls, partition);
         for (unsigned i = 0; i < 100; i++) {
-            node->link.heard_us = now_us;
+            node->link.received_us = now_us;
             turn();
             assert_int_equal(takers[0].answers, 0);
         }
@@ -286,7 +286,7 @@ static void p2_who_waits_does_not_wait_for_a_partition_that_is_not_open(void **s
     engine->calls.partitions[closed].open_at = NULL; /* and nobody opens it yet */
     submit_as(&takers[0], &cmd);
     for (unsigned i = 0; i < 30; i++) {
-        node->link.heard_us = now_us;
+        node->link.received_us = now_us;
         turn();
     }
     assert_int_equal(takers[0].count, 1);
