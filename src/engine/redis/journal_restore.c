@@ -62,7 +62,7 @@ struct restore_run {
     struct buf id;
     enum phase phase;
     uint64_t mark; /* identifies it in Redis; 0: a run for one job */
-    int64_t begun_us, heard_us, wrote_us;
+    int64_t begun_us, answered_us, wrote_us;
     /* The reader's verbs; the journal may be closed before the run. NULL: not reading yet. */
     const struct restore_verbs *journal;
     struct restore_reader journal_reader;
@@ -165,7 +165,7 @@ static void answered(void *owner, struct script_request *request, enum err err,
     }
     if (!run || run->mark != stream->call.restore)
         return;
-    run->heard_us = now_of(restore);
+    run->answered_us = now_of(restore);
     if (stream->call.step == SCRIPT_RESTORE_BEGIN)
         began(stream, run, &answer);
     else
@@ -272,7 +272,7 @@ static void look_at_run(struct restore_run *run)
         run->phase = CATCHES_UP;
         run->begun_us = run->wrote_us = now_us;
     }
-    if (run->phase == BEGINS && now_us - run->heard_us > SILENT_US)
+    if (run->phase == BEGINS && now_us - run->answered_us > SILENT_US)
         fail(run, "Redis does not answer");
     if (run->phase != CATCHES_UP)
         return;
@@ -462,7 +462,7 @@ static struct restore_run *new_run(struct redis_restore *restore, const struct r
     run->query = *query;
     run->query.id = buf_bytes(&run->id);
     run->journal_reader.arrived = journal_arrived;
-    run->begun_us = run->heard_us = now_of(restore);
+    run->begun_us = run->answered_us = now_of(restore);
     list_init(&run->looks);
     list_add_tail(&restore->runs, &run->place);
     return run;

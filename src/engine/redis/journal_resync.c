@@ -57,7 +57,7 @@ struct resync_stream {
     bool asks_rows; /* the call is of rows */
     char place[PLACE_BYTES];
     int64_t opened_us; /* partition::opened_us when it was begun */
-    int64_t not_before_us, heard_us;
+    int64_t not_before_us, answered_us;
     uint64_t target;    /* its last entry */
     struct buf ids;     /* bytes of ids to look for, … */
     struct buf lengths; // uint32_t: … and their lengths
@@ -227,12 +227,12 @@ static void answered(void *owner, struct script_request *request, enum err err,
     int state = err ? 0 : (int)answer.state; /* no job's */
     if (err || state != 1 || count < 2) {
         stream->not_before_us = now_of(all) + AGAIN_US;
-        if (now_of(all) - stream->heard_us > SILENT_US)
+        if (now_of(all) - stream->answered_us > SILENT_US)
             fail(all,
                  err ? "Redis does not answer" : "there is no journal in Redis: it was given up");
         return;
     }
-    stream->heard_us = now_of(all);
+    stream->answered_us = now_of(all);
     stream->target = answer.seq;
     if (stream->asks_rows)
         rows_entered(stream, &answer);
@@ -439,7 +439,7 @@ static void begin_jobs(struct redis_resync *all)
         struct resync_stream *stream = &all->streams[i];
         from_start(stream);
         stream->not_before_us = 0;
-        stream->heard_us = now_of(all);
+        stream->answered_us = now_of(all);
         stream->target = 0;
     }
     all->rows_us = 0;

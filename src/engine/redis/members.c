@@ -235,9 +235,9 @@ static int64_t later(int64_t a_us, int64_t b_us)
 }
 
 /* Silence before we were in contact does not count. */
-static int64_t silent_since(const struct members *members, int64_t heard_us)
+static int64_t silent_since(const struct members *members, int64_t seen_us)
 {
-    return later(heard_us, members->since_us - SCRIPT_FRESH_US);
+    return later(seen_us, members->since_us - SCRIPT_FRESH_US);
 }
 
 /* The daemon is silent, as a list or notice of as_of_us says. If Redis may have lost its last
@@ -259,9 +259,9 @@ static void note_silent(struct members *members, struct member *member, bool sus
  * or Redis lost its record. If it lives, its next heartbeat is published to all. */
 static void note_missing(struct members *members, struct member *member, int64_t sent_us)
 {
-    int64_t heard_us = later(member->heard_us, sent_us - SCRIPT_FRESH_US);
+    int64_t seen_us = later(member->seen_us, sent_us - SCRIPT_FRESH_US);
     if (!member->silent)
-        member->heard_us = silent_since(members, heard_us);
+        member->seen_us = silent_since(members, seen_us);
     note_silent(members, member, true, sent_us);
 }
 
@@ -283,10 +283,10 @@ static bool is_ours(const struct members *members, const struct script_member *r
     return memcmp(report->name, members->options.space->daemon, SCRIPT_NAME) == 0;
 }
 
-/* Adds or updates a daemon that was alive at `heard_us`, by our clock; its state is that of
+/* Adds or updates a daemon that was alive at `seen_us`, by our clock; its state is that of
  * `as_of_us`. NULL: it must not be added. */
 static struct member *add_alive(struct members *members, const struct script_member *report,
-                                int64_t heard_us, int64_t as_of_us)
+                                int64_t seen_us, int64_t as_of_us)
 {
     struct member *known = find(members, report->name);
     look_soon(members);
@@ -300,24 +300,24 @@ static struct member *add_alive(struct members *members, const struct script_mem
         return NULL;
     }
     if (!known) {
-        bool alive = now_of(members) - heard_us < members->options.alive_us;
+        bool alive = now_of(members) - seen_us < members->options.alive_us;
         if (!alive || members->count == SCRIPT_MEMBERS_MAX)
             return NULL;
-        struct member member = {.heard_us = heard_us};
+        struct member member = {.seen_us = seen_us};
         memcpy(member.name, report->name, SCRIPT_NAME);
         add(members, &member);
         known = &members->others[members->count - 1];
     }
-    if (known->heard_us > as_of_us)
+    if (known->seen_us > as_of_us)
         return known; /* we know better */
     if (report->how == SCRIPT_SILENT) {
-        known->heard_us = silent_since(members, heard_us);
+        known->seen_us = silent_since(members, seen_us);
         note_silent(members, known, may_have_lost(members), as_of_us);
     } else {
         known->silent = false;
         known->suspect_us = 0;
         known->how = report->how;
-        known->heard_us = later(heard_us, known->heard_us);
+        known->seen_us = later(seen_us, known->seen_us);
     }
     return known;
 }
@@ -359,8 +359,8 @@ static int64_t next_of(const struct members *members, const struct member *membe
     if (member->suspect_us)
         return member->suspect_us + SCRIPT_FRESH_US;
     if (member->silent)
-        return member->heard_us + members->options.alive_us;
-    return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
+        return member->seen_us + members->options.alive_us;
+    return member->watched ? member->seen_us + SCRIPT_FRESH_US : INT64_MAX;
 }
 
 /* True: the member was silent until dead_at_us, and a list that was requested after that time still
@@ -425,7 +425,7 @@ void members_living(const struct members *members, struct buf *out)
 static void restart_silence_detection(struct members *members)
 {
     for (uint32_t i = 0; i < members->count; i++)
-        members->others[i].heard_us = now_of(members);
+        members->others[i].seen_us = now_of(members);
     members_request_list(members);
 }
 
@@ -482,7 +482,7 @@ static void apply_list(struct members *members, int64_t sent_us, const struct sc
         uint32_t at = 0;
         while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
             at++;
-        if (at == count && member->heard_us < sent_us)
+        if (at == count && member->seen_us < sent_us)
             note_missing(members, member, sent_us);
     }
     members->list_sent_us = sent_us;

@@ -50,7 +50,7 @@ enum { MEMBERS_HEARTBEAT_US = 1000 * 1000 };
 struct member {
     char name[SCRIPT_NAME];
     enum script_how how;
-    int64_t heard_us; /* when it was known to be alive last, by our clock */
+    int64_t seen_us; /* when it was known to be alive last, by our clock */
     bool silent;
     bool watched;       /* its heartbeats are published to us, or should be */
     int64_t suspect_us; /* since when it is silent because Redis may have lost its heartbeats; it
