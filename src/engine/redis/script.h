@@ -499,11 +499,11 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
 /* What was left in a topic when a reserve had been done. */
 enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
 
-enum { SCRIPT_CLOSE_TOLD = 4 };
+enum { SCRIPT_CLOSE_JOBS_MAX = 4 };
 
 /* Of the topic in this place of the reserve's list. SCRIPT_FIRST: out_rank is that of the first job
- * that is left, and of those that are left *out_close (up to SCRIPT_CLOSE_TOLD; it is one of these)
- * are close to it; 0: they were not counted, since several topics were asked for. */
+ * that is left, and of those that are left *out_close (up to SCRIPT_CLOSE_JOBS_MAX; it is one of
+ * these) are close to it; 0: they were not counted, since several topics were asked for. */
 enum script_first script_first(const struct script_space *space, uint32_t partition,
                                const struct script_answer *answer, uint32_t place,
                                struct script_rank *out_rank, uint32_t *out_close);

@@ -124,8 +124,8 @@ static uint32_t close_left(const struct hint *hint, const struct topic_rest *res
                   rank_is_close(hint->first, rest->first);
     uint32_t counted =
         counts && hint->close_jobs > rest->taken ? hint->close_jobs - rest->taken : 1;
-    bool all_told = rest->close_jobs && rest->close_jobs < SCRIPT_CLOSE_TOLD;
-    return all_told || rest->close_jobs > counted ? rest->close_jobs : counted;
+    bool is_complete = rest->close_jobs && rest->close_jobs < SCRIPT_CLOSE_JOBS_MAX;
+    return is_complete || rest->close_jobs > counted ? rest->close_jobs : counted;
 }
 
 void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,

@@ -87,7 +87,7 @@ struct topic_rest {
 };
 
 /* Some are left: it is READY. Redis has counted those that are close to the first, up to
- * SCRIPT_CLOSE_TOLD. If there are as many, or it has not counted, what was counted here, less
+ * SCRIPT_CLOSE_JOBS_MAX. If there are as many, or it has not counted, what was counted here, less
  * `taken`, may be more: that stays so only if this first one is close to the first before it.
  * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
 void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,

@@ -21,7 +21,7 @@
 -- with 'n' and more than one job requested, how many more jobs are ready; else undefined. `firsts`:
 -- 13 bytes for each requested topic: priority (4) and rank (8) of the first job that is still ready,
 -- or NONE, or UNSEEN if the topic was not examined; then how many ready jobs are close to that job
--- (close.lua), including it, up to CLOSE_TOLD, or 0 if several topics were requested, since nothing
+-- (close.lua), including it, up to CLOSE_JOBS_MAX, or 0 if several topics were requested, since nothing
 -- is counted then. `firsts` is empty if this request was executed before. Several requests: an array
 -- of these.
 --
@@ -89,7 +89,7 @@ for at = 1, count do
         if fits then
             local key = 'r' .. string.char(#topic) .. topic
             ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0',
-                limit + CLOSE_TOLD)
+                limit + CLOSE_JOBS_MAX)
             taken = math.min(#ready, most)
             while taken < limit and ready[taken + 1] do
                 local priority, rank = unpack_bytes('>I4I8', ready[taken + 1], 3 + #topic)
@@ -230,7 +230,7 @@ for at = 1, count do
             answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
                 9007199254740991, left, now)
             answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) ..
-                string.char(close_jobs(ready, taken + 1, CLOSE_TOLD)) or NONE
+                string.char(close_jobs(ready, taken + 1, CLOSE_JOBS_MAX)) or NONE
         end
     end
     if not answer then

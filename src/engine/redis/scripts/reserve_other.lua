@@ -52,8 +52,8 @@ local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
--- taken, and one more of each topic (of a single topic CLOSE_TOLD more): the first that are left.
-local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_TOLD or 1
+-- taken, and one more of each topic (of a single topic CLOSE_JOBS_MAX more): the first that are left.
+local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
@@ -178,7 +178,7 @@ end
 for i = at, #candidates do
     local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9) ..
-        char(#topics == 1 and close_jobs(candidates, at, CLOSE_TOLD) or 0)
+        char(#topics == 1 and close_jobs(candidates, at, CLOSE_JOBS_MAX) or 0)
 end
 local flags = next(first_of) and MORE or 0
 -- A topic that never had a job gets no mark: all daemons are notified of its first job. So
