@@ -40,7 +40,7 @@ if first then
     return { sub(first, 1, 32), was }
 end
 local job, now = find(ARGV[3], ARGV[4]), clock()
-if not job then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
 local state, err = shown(job, now), OK
 if what == 'l' or what == 't' or what == 'b' then
     err = check_lease(job, lease)
@@ -49,7 +49,7 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
     (what == 'r' and due and math.abs(job.due - due) > 10000) then
     err = WRONG_STATE
 end
-if err ~= OK then return { say(err, state, 0, 0, now, 0, job.seq) } end
+if err ~= OK then return { header(err, state, 0, 0, now, 0, job.seq) } end
 
 if what ~= 's' then even_if_full() end
 
@@ -149,6 +149,6 @@ if what == 's' and ARGV[10] ~= '' then
 else
     enter_move(job, job.state, job.flags, now)
 end
-local parts = keep(shown_job(job), say(OK, shown(job, now), 0, 1, now, 0, job.seq))
+local parts = keep(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
 if what == 'v' then parts[2] = whole_job(job) end
 return parts

@@ -26,7 +26,7 @@
 -- Units: times and durations are microseconds of the partition's clock (clock.lua); other units are
 -- named. Numbers in Lua are doubles, exact up to FOREVER (in the year 2255).
 --
--- Returns an array of strings; the first one is the header, 32 bytes, see say().
+-- Returns an array of strings; the first one is the header, 32 bytes, see header().
 --
 -- Rules for scripts:
 -- - In a cluster a bucket may have moved to another node already; then each access to it is an
@@ -72,7 +72,7 @@ end
 
 -- The header of an answer: err (OK, NOT_FOUND, ...), state of the job, flags (KEPT, MORE, ...), 0;
 -- count (4 bytes); next_us, seq, now (8 bytes each). What these mean depends on the script.
-local function say(err, state, flags, count, now, next_us, seq)
+local function header(err, state, flags, count, now, next_us, seq)
     return pack('<BBBBI4I8I8I8', err, state, flags, 0, count, next_us, seq, now)
 end
 

@@ -23,7 +23,7 @@ for n = 1, looked do
 end
 for i = 1, #counts do counts[i] = pack('<I8', counts[i]) end
 return {
-    say(OK, 0, #names > most and MORE or 0, 0, now, 0, 0),
+    header(OK, 0, #names > most and MORE or 0, 0, now, 0, 0),
     looked > 0 and sub(names[looked], 2) or '',
     table.concat(counts),
 }

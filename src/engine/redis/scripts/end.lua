@@ -100,7 +100,7 @@ while answered < count do
         local behind = topic_at + topic_len + id_len + 8 * retries
         local job = name .. head .. sub(record, 1, behind - 1)
         if not long then job = job .. struct.pack('<H', #record - behind + 1) end
-        -- As in say().
+        -- As in header().
         local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. string.reverse(name) ..
             '\0\0\0\0\0\0\0\0'
         local reserved_now, ended = '#h' .. topic, '#f' .. topic

@@ -121,4 +121,4 @@ local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOR
 if type(settings) == 'string' then changes = unpack_bytes('<I8', settings) end
 if not settings and not importing then changes = 0 end -- no settings were ever made
 local behind = is_behind() and 1 or 0
-return { say(OK, behind, 0, #records / 17, now, changes, set_count), records, policy }
+return { header(OK, behind, 0, #records / 17, now, changes, set_count), records, policy }

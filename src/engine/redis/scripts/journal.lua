@@ -33,7 +33,7 @@ if what == 'l' then
     local ours = not lease or sub(lease, 1, 8) == daemon or unpack_bytes('<I8', lease, 9) <= now
     if span == 0 then
         if ours then call('HDEL', hash, 'jl', 'jb') end
-        return { say(OK, 0, 0, 0, now, 0, 0), identity or '', '' }
+        return { header(OK, 0, 0, 0, now, 0, 0), identity or '', '' }
     end
     if not identity then
         identity = ARGV[4]
@@ -48,18 +48,18 @@ if what == 'l' then
             call('HDEL', hash, 'jb')
         end
     end
-    return { say(OK, ours and 1 or 0, 0, 0, now, 0, 0), identity, sub(lease, 17) }
+    return { header(OK, ours and 1 or 0, 0, 0, now, 0, 0), identity, sub(lease, 17) }
 end
 
 local field = call('HGET', hash, 'j')
-if not field then return { say(OK, 0, 0, 0, now, 0, 0), '' } end
+if not field then return { header(OK, 0, 0, 0, now, 0, 0), '' } end
 local from, below, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local known = ARGV[6]
 local last, bytes = unpack_bytes('<I8I8', field)
 local function give_up()
     local first = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', DROPPED, 1)[1]
     call('ZREMRANGEBYLEX', order, '[j', first and '(' .. sub(first, 1, 9) or '(k')
-    return { say(OK, 2, first and MORE or 0, 0, now, 0, last), field }
+    return { header(OK, 2, first and MORE or 0, 0, now, 0, last), field }
 end
 if sub(field, 33) == 'x' then return give_up() end
 local function entry_at(number)
@@ -98,7 +98,7 @@ if most == 0 then
     if first and unpack_bytes('<I8', first, 10) <= taken then -- taken: it is kept for comparison
         count, first = count - 1, firsts[2]
     end
-    return { say(OK, state, 0, count, now, first and unpack_bytes('<I7', first, 18) or 0, last), field }
+    return { header(OK, state, 0, count, now, first and unpack_bytes('<I7', first, 18) or 0, last), field }
 end
 local entries, count, size, next_one, more = {}, 0, 0, from, true
 while more and count < most and size < ANSWER_BYTES do
@@ -121,4 +121,4 @@ while more and count < most and size < ANSWER_BYTES do
         entries[count] = entry
     end
 end
-return { say(OK, state, more and MORE or 0, count, now, 0, last), field, unpack(entries) }
+return { header(OK, state, more and MORE or 0, count, now, 0, last), field, unpack(entries) }

@@ -36,7 +36,7 @@ if not has_none() then more, from = walk(function(name, _, score)
 end, backwards) end
 local count = #parts - 2
 if count == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
-    return { say(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
+    return { header(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
 end
-parts[1], parts[2] = say(OK, 0, more and MORE or 0, count, now, 0, 0), from
+parts[1], parts[2] = header(OK, 0, more and MORE or 0, count, now, 0, 0), from
 return parts

@@ -53,7 +53,7 @@ local older = not found.err and found[2] ~= '4' and found[6]
 if older then found[1] = older end
 if older and ARGV[12] == 'k' and (found[2] == '2' or found[2] == '3') then
     local of = unpack_bytes('<I8', older, 17)
-    return { say(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
+    return { header(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
 end
 -- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is
 -- renamed, so that a daemon of layout 2 ends no lease of a job that it cannot find. Its scripts
@@ -62,7 +62,7 @@ end
 if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, wake =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
-    if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 2) } end
+    if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
     local was = sub(hash, 1, -2) .. 'r'
     make_buckets() -- fails, with nothing done, while the slot is being moved to another node
@@ -78,7 +78,7 @@ end
 -- (COMPACT); existing ones are not changed.
 if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
-    if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 3) } end
+    if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 3) } end
     if importing then error(MISSING) end
     local was, there = sub(hash, 1, -2) .. 'b', {}
     for i = 1, BUCKETS do -- one fails, with nothing done, while the slot is being moved
@@ -110,7 +110,7 @@ for i = 1, BUCKETS do
     end
 end
 local lost = there and there < BUCKETS and not importing
-if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
+if stray then return { header(INVALID, 0, 0, 0, held, 0, 0), stray } end
 
 -- The same reading as clock()'s: a later one would set a new queue's clock back by the difference.
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
@@ -191,7 +191,7 @@ if not found[1] then
 end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
-    return { say(INVALID, 0, 0, stored, held, 0, tonumber(found[2])) }
+    return { header(INVALID, 0, 0, stored, held, 0, tonumber(found[2])) }
 end
 local shown = redis_now + ahead
 if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon has no bounds yet
@@ -223,5 +223,5 @@ local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
 call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))
 if call('HEXISTS', hash, 'x') == 1 then flags = flags + LOOK end
-return { say(OK, restarted and 1 or 0, flags, unknown, shown, 0, 0),
+return { header(OK, restarted and 1 or 0, flags, unknown, shown, 0, 0),
     string.format('%.0f ', ahead) .. set }

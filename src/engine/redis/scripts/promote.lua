@@ -182,4 +182,4 @@ for i = first, importing and -1 or last_bucket do
     end
 end
 flags = flags + missed
-return { say(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }
+return { header(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }

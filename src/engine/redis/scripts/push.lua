@@ -118,7 +118,7 @@ while answered < count do
             -- another node, nothing was changed.
             if done > 0 and (tells or byte(name, 6) ~= bucket) then break end
             bucket = byte(name, 6)
-            local rank, place, answer = '', nil, nil -- answer as say() has it
+            local rank, place, answer = '', nil, nil -- answer as header() has it
             if order == by_arrival then rank = pack('>I8', made_at) end
             if ready then
                 answer = '\0\2\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made

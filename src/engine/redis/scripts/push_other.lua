@@ -9,13 +9,13 @@ local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
 local enters = not run or #run == 8
-if enters and too_many_entries(now) then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
+if enters and too_many_entries(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
-    return { say(EXISTS, 0, 0, 0, now, 0, 0) }
+    return { header(EXISTS, 0, 0, 0, now, 0, 0) }
 elseif old and exists == 'k' then
-    return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
+    return { header(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
 -- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
 -- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
@@ -24,9 +24,9 @@ if run then
     local restore = call('HGET', hash, 'jr')
     if not restore or sub(restore, 1, 8) ~= run or unpack_bytes('<I8', restore, 17) == 0 or
         not call('ZSCORE', order, 'er' .. run) then
-        return { say(LAPSED, 0, 0, 0, now, 0, 0) }
+        return { header(LAPSED, 0, 0, 0, now, 0, 0) }
     end
-    if call('ZSCORE', order, 'e' .. id) then return { say(ENDED, 0, 0, 0, now, 0, 0) } end
+    if call('ZSCORE', order, 'e' .. id) then return { header(ENDED, 0, 0, 0, now, 0, 0) } end
 end
 local last, pushed, partitions, wake = state_of_all()
 local seq = number_after(last, partitions, now)
@@ -42,12 +42,12 @@ if not old and pushed >= most then
     -- so that the limit is reached, and `g` read, again only after as many more pushes.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
-    if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
+    if pushed >= most then return { header(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
     call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, wake))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
-        return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
+        return { header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)
     call('HDEL', hash, '#w' .. topic) -- all daemons are notified below
@@ -77,4 +77,4 @@ if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
 if enters then enter_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 local created = made or arrived
-return { keep('', say(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }
+return { keep('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }

@@ -67,7 +67,7 @@ local function is_young(since)
 end
 
 local function answer(more)
-    local first = say(OK, 0, more and MORE or 0, forgotten, now, next_us, 0)
+    local first = header(OK, 0, more and MORE or 0, forgotten, now, next_us, 0)
     if not more or from == '' then return { first } end
     return { sub(first, 1, 16) .. from .. sub(first, 25) }
 end

@@ -77,11 +77,11 @@ while left > 0 and not done do
     end
 end
 if not done then
-    return { say(OK, 0, MORE, 0, now, 0, 0), bucket + 1 .. ' ' .. cursor }
+    return { header(OK, 0, MORE, 0, now, 0, 0), bucket + 1 .. ' ' .. cursor }
 end
 if ARGV[4] == 'r' then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
 end
-return { say(OK, 0, 0, 0, now, 0, 0), '0' }
+return { header(OK, 0, 0, 0, now, 0, 0), '0' }

@@ -226,7 +226,7 @@ for at = 1, count do
                 call('HSET', hash, '#w' .. topic, mark)
             end
         end
-        if answer then -- as say() has it
+        if answer then -- as header() has it
             answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
                 9007199254740991, left, now)
             answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) ..

@@ -14,7 +14,7 @@ local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
 local function reply(jobs, flags, next_us, firsts, left)
-    local parts = { say(#jobs > 0 and OK or EMPTY, 0, flags, #jobs, now, next_us, left), unpack(jobs) }
+    local parts = { header(#jobs > 0 and OK or EMPTY, 0, flags, #jobs, now, next_us, left), unpack(jobs) }
     parts[#parts + 1] = firsts
     return parts
 end

@@ -35,7 +35,7 @@ local ours = restore and sub(restore, 1, 8) == run
 local room = restore and unpack_bytes('<I8', restore, 17)
 
 local function answer(state, flags, seq)
-    return say(OK, state, flags, 0, now, 0, seq)
+    return header(OK, state, flags, 0, now, 0, seq)
 end
 
 -- Deletes up to REMOVED members. False: there are more.
@@ -47,7 +47,7 @@ end
 
 if what == 'l' then
     if run ~= '' and not (ours and room > 0 and call('ZSCORE', order, 'er' .. run)) then
-        return { say(LAPSED, 0, 0, 0, now, 0, 0) }
+        return { header(LAPSED, 0, 0, 0, now, 0, 0) }
     end
     local out = fetch(ARGV[4]) or run ~= '' and call('ZSCORE', order, 'en' .. ARGV[4])
     return { answer(out and 1 or 0, 0, 0) }

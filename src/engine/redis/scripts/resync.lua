@@ -23,7 +23,7 @@ local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- each entry has a number; here only the 
 local now, what, left, room = clock(), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
-if not journaled() then return { say(OK, 0, 0, 0, now, 0, 0), '0' } end
+if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
 
 local function is_full()
     if not journaled() then return true end
@@ -32,8 +32,8 @@ local function is_full()
 end
 
 local function answer(flags, count, looked, from)
-    if not journaled() then return { say(OK, 0, 0, 0, now, 0, 0), '0' } end
-    return { say(OK, 1, flags, count, now, looked, (unpack_bytes('<I8', journal))), from }
+    if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+    return { header(OK, 1, flags, count, now, looked, (unpack_bytes('<I8', journal))), from }
 end
 
 if what == 'r' then

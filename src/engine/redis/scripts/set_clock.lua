@@ -22,4 +22,4 @@ if ARGV[2] ~= '0' and ARGV[3] == string.match(set, '^%d+') and after >= queue an
     ahead, set = after - redis_now, ARGV[4] .. string.format(' %.0f', queue)
     call('HSET', hash, 'o', string.format('%.0f', ahead), 'n', set)
 end
-return { say(OK, 0, 0, 0, redis_now + ahead, 0, 0), string.format('%.0f ', ahead) .. set }
+return { header(OK, 0, 0, 0, redis_now + ahead, 0, 0), string.format('%.0f ', ahead) .. set }

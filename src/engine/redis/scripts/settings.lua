@@ -41,19 +41,19 @@ if what == 'f' then
     local from, fields, topics, seen = tonumber(ARGV[3]), {}, {}, {}
     local upto = math.min(index, from + AT_ONCE)
     if from > index or index - from > CHANGES then
-        return { say(INVALID, 0, 0, 0, now, version, index) }
+        return { header(INVALID, 0, 0, 0, now, version, index) }
     end
     for number = from + 1, upto do fields[#fields + 1] = change_of(number) end
     local found = #fields > 0 and call('HMGET', key, unpack(fields)) or {}
     for i = 1, #fields do
         if not found[i] or unpack_bytes('<I8', found[i]) ~= from + i then
-            return { say(INVALID, 0, 0, 0, now, version, index) }
+            return { header(INVALID, 0, 0, 0, now, version, index) }
         end
         local field = 't' .. sub(found[i], 9)
         if not seen[field] then topics[#topics + 1], seen[field] = field, true end
     end
     found = #topics > 0 and call('HMGET', key, unpack(topics)) or {}
-    local parts = { say(OK, 0, upto < index and MORE or 0, #topics, now, version, upto) }
+    local parts = { header(OK, 0, upto < index and MORE or 0, #topics, now, version, upto) }
     for i = 1, #topics do
         parts[2 * i], parts[2 * i + 1] = sub(topics[i], 2), found[i] or ''
     end
@@ -66,7 +66,7 @@ elseif what == 'l' then
             parts[#parts + 1], parts[#parts + 2] = sub(scanned[2][i], 2), scanned[2][i + 1]
         end
     end
-    parts[1] = say(OK, 0, scanned[1] ~= '0' and MORE or 0, #parts / 2 - 1, now, version, index)
+    parts[1] = header(OK, 0, scanned[1] ~= '0' and MORE or 0, #parts / 2 - 1, now, version, index)
     return parts
 end
 
@@ -74,11 +74,11 @@ local topic, wanted, new, field = ARGV[3], ARGV[4], ARGV[5], 't' .. ARGV[3]
 local old = call('HGET', key, field)
 local is = old and unpack_bytes('<I8', old) or 0
 if wanted ~= '' and tonumber(wanted) ~= is then
-    return { say(VERSION, 0, 0, 0, now, version, is) }
+    return { header(VERSION, 0, 0, 0, now, version, is) }
 end
 if new ~= '' and not call('ZSCORE', order, 't' .. topic) then
     if not room_for_topic(tonumber(ARGV[6]), now) then
-        return { say(TOPICS_LIMIT, 0, 0, 0, now, version, is) }
+        return { header(TOPICS_LIMIT, 0, 0, 0, now, version, is) }
     end
     call('ZADD', order, 0, 't' .. topic)
 end
@@ -103,4 +103,4 @@ if ARGV[7] == 'x' and call('ZSCORE', order, 't' .. topic) then
     local jobs, pause = jobs_in(topic)
     if jobs <= 0 and pause <= now then forget_topic(topic) end
 end
-return { keep('', say(OK, 0, 0, 0, now, version, is))[1] }
+return { keep('', header(OK, 0, 0, 0, now, version, is))[1] }

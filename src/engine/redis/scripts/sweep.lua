@@ -12,7 +12,7 @@ if most == 0 then
     local place = sub('wr-b', state, state) .. key
     local count = call('ZLEXCOUNT', order, '[' .. place, '(' .. place .. string.rep('\255', 21))
     local known = count > 0 or call('ZSCORE', order, 't' .. topic)
-    return { say(known and OK or NOT_FOUND, 0, 0, count, now, 0, 0), '' }
+    return { header(known and OK or NOT_FOUND, 0, 0, count, now, 0, 0), '' }
 end
 local more, from = walk(function(name, member)
     if done + lost == most then return false end
@@ -40,6 +40,6 @@ local more, from = walk(function(name, member)
     return true
 end)
 if done == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
-    return { say(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
+    return { header(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
 end
-return keep(from, say(OK, 0, more and MORE or 0, done, now, 0, 0))
+return keep(from, header(OK, 0, more and MORE or 0, done, now, 0, 0))

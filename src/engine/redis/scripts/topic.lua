@@ -67,7 +67,7 @@ if what == 'l' then
         parts[2 * i], parts[2 * i + 1] = name, show(name)
     end
     local count = math.min(#names, most)
-    parts[1] = say(OK, 0, #names > most and MORE or 0, count, now, 0, 0)
+    parts[1] = header(OK, 0, #names > most and MORE or 0, count, now, 0, 0)
     if ARGV[6] == 'd' then
         parts[#parts + 1] = pack('<I8I8I8I8', unpack(due_within))
     end
@@ -78,24 +78,24 @@ local first = answered()
 if first then return { first } end
 local there = call('ZSCORE', order, 't' .. topic)
 if what == 't' then
-    if not there then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
-    return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic) }
+    if not there then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+    return { header(OK, 0, 0, 1, now, 0, 0), topic, show(topic) }
 end
 
 local jobs, pause, configured = jobs_in(topic)
 local in_use = jobs > 0 or pause > now
 
 if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
-    return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) }
+    return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) }
 end
 if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.lua removes it
     even_if_full()
     forget_topic(topic)
-    return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
+    return { keep('', header(OK, 0, 0, 0, now, 0, 0))[1] }
 end
 if not there then
     if not room_for_topic(tonumber(ARGV[5]), now) then
-        return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
+        return { header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)
 end
@@ -106,4 +106,4 @@ local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
 notify_all(topic) -- waiting daemons request jobs again, and receive the new end of the pause
-return { keep('', say(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }
+return { keep('', header(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }
