@@ -67,7 +67,7 @@ end
 
 local function reserve()
     local last, pushed, partitions, wake = state_of_all()
-    lift(job)
+    unlink(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
     job.lease = number_after(last, partitions, now)
     call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
@@ -77,15 +77,15 @@ local function reserve()
         call('ZADD', order, 0, 'd' .. job.holder) -- reap_dead.lua may have removed it meanwhile
     end
     count('#r')
-    place(job, RESERVED, now)
+    link(job, RESERVED, now)
 end
 
 local function release()
-    lift(job) -- the priority must not change while the job is in a set
+    unlink(job) -- the priority must not change while the job is in a set
     job.priority = priority or job.priority
     if options == 'u' then -- as if it had not been tried
         if job.reserves > 0 and job.reserves < 65535 then job.reserves = job.reserves - 1 end
-        if not due then return place(job, WAITING, now) end
+        if not due then return link(job, WAITING, now) end
     end
     if options ~= 'x' then
         job.releases = up(job.releases)
@@ -96,7 +96,7 @@ local function release()
             -- One that was reserved by its name, and never tried, keeps its due time.
             if options ~= 'u' or job.due < due then job.due = due end
             job.delay_s = seconds_until(job.due)
-            return place(job, WAITING, now)
+            return link(job, WAITING, now)
         end
         job.delay_s = 0
     end
@@ -104,7 +104,7 @@ local function release()
 end
 
 local function reschedule()
-    lift(job)
+    unlink(job)
     job.due, job.priority = due or job.due, priority or job.priority
     if ARGV[10] ~= '' then
         local record, apart = record_of(job, #job.topic, ARGV[10],
@@ -119,7 +119,7 @@ local function reschedule()
         job.record, job.form, job.id_at = record, new.form, new.id_at
         job.waits_at, job.content_at = new.waits_at, new.content_at
     end
-    place(job, WAITING, now)
+    link(job, WAITING, now)
 end
 
 if what == 'v' then
@@ -134,7 +134,7 @@ elseif what == 't' then
     tell_due(job.till)
 elseif what == 'b' then
     note()
-    lift(job)
+    unlink(job)
     job.priority = priority or job.priority
     bury(job, now)
 elseif what == 'k' then

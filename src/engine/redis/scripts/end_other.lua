@@ -13,7 +13,7 @@ elseif ARGV[2] == 'f' or given > 0 then
 end
 local seen, was = shown(job, now), shown_job(job)
 if err ~= OK then return { header(err, seen, 0, 0, now, 0, job.seq) } end
-lift(job)
+unlink(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)
 if journaled() then enter_end(job, done, clock()) end

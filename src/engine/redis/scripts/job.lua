@@ -50,10 +50,10 @@ local function tell_due(at)
     end
 end
 
--- Removes the job from its set, so that its fields may change. place() or drop() must follow.
-local function lift(job)
-    if job.lifted then return end
-    job.lifted = true
+-- Removes the job from its set, so that its fields may change. link() or drop() must follow.
+local function unlink(job)
+    if job.unlinked then return end
+    job.unlinked = true
     if job.state == RESERVED then
         call('ZREM', reserved, place_of(job))
         call('HINCRBY', hash, '#h' .. job.topic, -1)
@@ -73,9 +73,9 @@ local function lift(job)
     job.lease, job.till = 0, 0
 end
 
--- Adds the lifted job to the set of that state, and stores its head.
-local function place(job, state, now)
-    job.state, job.lifted = state, nil
+-- Adds the unlinked job to the set of that state, and stores its head.
+local function link(job, state, now)
+    job.state, job.unlinked = state, nil
     if state == RESERVED then
         call('ZADD', reserved, job.till, place_of(job))
         call('HINCRBY', hash, '#h' .. job.topic, 1)
@@ -96,7 +96,7 @@ local function place(job, state, now)
     keep_head(job)
 end
 
--- Deletes the lifted job.
+-- Deletes the unlinked job.
 local function drop(job)
     local fields = { job.name, '+' .. job.name, '*' .. job.name }
     if has_properties(job) then fields[4] = '=' .. job.name end
@@ -119,10 +119,10 @@ local function forget_lost(topic, set, member)
 end
 
 local function bury(job, now)
-    lift(job)
+    unlink(job)
     job.buries = up(job.buries)
     call('HINCRBY', hash, '#b' .. job.topic, 1)
-    place(job, BURIED, now)
+    link(job, BURIED, now)
 end
 
 -- A reserved job's attempt failed: it waits by its schedule, or is buried when that is used up.
@@ -132,18 +132,18 @@ local function fail(job, now)
         return bury(job, now)
     end
     local wait = 0
-    lift(job)
+    unlink(job)
     if job.retries > 0 then
         wait = unpack_bytes('<I8', job.record, job.waits_at + 8 * (job.failures - 1))
     end
     job.due = after(now, wait)
-    place(job, WAITING, now)
+    link(job, WAITING, now)
 end
 
 local function run(job, now)
-    lift(job)
+    unlink(job)
     job.due = now
-    place(job, WAITING, now)
+    link(job, WAITING, now)
 end
 
 local function kick(job, now)

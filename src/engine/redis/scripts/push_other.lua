@@ -53,7 +53,7 @@ if not found[2] then -- the first job of its topic
     call('HDEL', hash, '#w' .. topic) -- all daemons are notified below
 end
 if old then
-    lift(old)
+    unlink(old)
     drop(old)
     call('HINCRBY', hash, '#x' .. old.topic, 1)
     flags = REPLACED
@@ -64,7 +64,7 @@ if made then job.reserves, job.failures = reserves, failures else job.is_new = t
 call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
-place(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
+link(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
 -- The record is written last: if a key of a wrong type ended the script before, the id has no job.
 call('HSET', bucket, name, record)
 local apart = ARGV[4]

@@ -26,8 +26,8 @@ local function give_back(daemon)
     for i = 1, count do
         local job = find('', sub(held[i], -8))
         if job and job.state == RESERVED then
-            lift(job)
-            place(job, WAITING, now)
+            unlink(job)
+            link(job, WAITING, now)
             enter_move(job, job.state, job.flags, now)
         else
             call('ZREM', order, held[i])

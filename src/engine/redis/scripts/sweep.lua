@@ -32,7 +32,7 @@ local more, from = walk(function(name, member)
         kick(job, now)
         enter_move(job, job.state, job.flags, now)
     else
-        lift(job)
+        unlink(job)
         drop(job)
         call('HINCRBY', hash, '#d' .. topic, 1)
         enter_end(job, false, now)
