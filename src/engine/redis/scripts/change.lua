@@ -131,7 +131,7 @@ elseif what == 't' then
     job.till = after(now, ttr or job.ttr) -- in its set, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
     keep_head(job)
-    tell_due(job.till)
+    notify_due(job.till)
 elseif what == 'b' then
     note()
     unlink(job)

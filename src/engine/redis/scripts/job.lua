@@ -42,7 +42,7 @@ local function state_of_all()
 end
 
 -- Something is due at that time: notifies the daemon that runs the timer, if its next call is later.
-local function tell_due(at)
+local function notify_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
         call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, at))
@@ -82,7 +82,7 @@ local function link(job, state, now)
         if is_bound(job) then
             call('ZADD', order, 0, 'h' .. job.holder .. job.name)
         end
-        tell_due(job.till)
+        notify_due(job.till)
     elseif state == BURIED then
         job.till = now -- the order among buried jobs
         call('ZADD', order, 0, buried_place(job))
@@ -91,7 +91,7 @@ local function link(job, state, now)
         notify_ready(job.topic)
     else
         link_delayed(job)
-        tell_due(job.due)
+        notify_due(job.due)
     end
     keep_head(job)
 end

@@ -30,19 +30,19 @@ end
 
 -- Notifies the first waiting daemon whose channel has a subscriber; daemons without one have ended. A
 -- zero before the partition means that no other daemon waits. Returns what is left of the mark.
-local function tell_marked(hash, topic, mark)
-    local flags, from, told = string.byte(mark) - 48, 2, false
+local function notify_marked(hash, topic, mark)
+    local flags, from, notified = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
     local channel, words = found[1], which(topic, found[2])
-    while from <= #mark and not told do
+    while from <= #mark and not notified do
         local own = channel .. ':' .. sub(mark, from, from + 7)
         local alone = flags < 2 and from + 16 > #mark
-        local heard_by = redis.pcall(PUBLISH, own, (alone and 'r0' or 'r') .. words)
+        local receivers = redis.pcall(PUBLISH, own, (alone and 'r0' or 'r') .. words)
         -- An error: publishing is not allowed now. The waiting daemons stay in the mark.
-        if type(heard_by) ~= 'number' then return mark end
-        told, from = heard_by > 0, from + 16
+        if type(receivers) ~= 'number' then return mark end
+        notified, from = receivers > 0, from + 16
     end
-    if not told and flags >= 2 then
+    if not notified and flags >= 2 then
         redis.pcall(PUBLISH, channel, 'r' .. words)
         flags = 0
     elseif flags % 2 == 1 then

@@ -3,7 +3,7 @@
 -- The topic has one more ready job.
 local function notify_ready(topic)
     local mark = call('HGET', hash, '#w' .. topic)
-    if mark then tell_marked(hash, topic, mark) end
+    if mark then notify_marked(hash, topic, mark) end
 end
 
 -- Notifies all daemons that wait for the topic, or cache its state: they must query it again.
@@ -21,7 +21,7 @@ local function pass_on(topic, mark)
             at = at + 16
         end
     end
-    if mark then tell_marked(hash, topic, mark) end
+    if mark then notify_marked(hash, topic, mark) end
 end
 
 -- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
@@ -35,7 +35,7 @@ local function tell_promoted(topic, jobs)
             unpack_bytes('<I8', mark, 10) < unpack_bytes('<I8', request) then
             ours, mark = true, keep_mark(hash, topic, flags, sub(mark, 18))
         else
-            mark = tell_marked(hash, topic, mark)
+            mark = notify_marked(hash, topic, mark)
         end
         jobs = jobs - 1
     end

@@ -193,7 +193,7 @@ while answered < count do
             end
             call('HSET', hash, unpack(sets, 1, n))
             if tells then
-                tell_marked(hash, sub(topic, 3), mark)
+                notify_marked(hash, sub(topic, 3), mark)
             elseif mark then
                 call('HDEL', hash, '#w' .. sub(topic, 3))
             end

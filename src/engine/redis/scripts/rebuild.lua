@@ -25,7 +25,7 @@ local function put_back(job)
     end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
-        tell_due(job.till)
+        notify_due(job.till)
         if is_bound(job) then
             call('ZADD', order, 0, 'h' .. job.holder .. job.name, 0, 'd' .. job.holder)
         end
@@ -33,7 +33,7 @@ local function put_back(job)
         call('ZADD', order, 0, buried_place(job))
     elseif not call('ZSCORE', order, 'r' .. at) then
         link_delayed(job)
-        tell_due(job.due)
+        notify_due(job.due)
     end
 end
 
