@@ -137,7 +137,7 @@ static int64_t map_again_us(const struct topology *topology)
 {
     int64_t quarter_us = (loop_of(topology)->now_us - topology->error_since_us) / 4;
     quarter_us = quarter_us < MAP_RARELY_US ? quarter_us : MAP_RARELY_US;
-    return topology->asked_us + (quarter_us > MAP_AGAIN_US ? quarter_us : MAP_AGAIN_US);
+    return topology->requested_us + (quarter_us > MAP_AGAIN_US ? quarter_us : MAP_AGAIN_US);
 }
 
 static void want_map(struct topology *topology)
@@ -148,7 +148,7 @@ static void want_map(struct topology *topology)
 }
 
 /* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
-static bool read_row(const redisReply *row, const struct redis_address *asked,
+static bool read_row(const redisReply *row, const struct redis_address *answered,
                      struct redis_address *out_address, unsigned *out_first, unsigned *out_last)
 {
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3)
@@ -160,7 +160,7 @@ static bool read_row(const redisReply *row, const struct redis_address *asked,
     if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
         master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
-    struct bytes host = bytes_str(asked->host); /* none given: that of the node which answered */
+    struct bytes host = bytes_str(answered->host); /* none given: that of the node which answered */
     if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
         host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
     if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
@@ -180,7 +180,7 @@ static void leave_others(struct topology *topology)
 }
 
 static void take_map(struct topology *topology, const redisReply *reply,
-                     const struct redis_address *asked)
+                     const struct redis_address *answered)
 {
     unsigned covered = 0;
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
@@ -188,7 +188,7 @@ static void take_map(struct topology *topology, const redisReply *reply,
     for (size_t i = 0; i < reply->elements; i++) {
         struct redis_address address;
         unsigned first, last;
-        if (!read_row(reply->element[i], asked, &address, &first, &last))
+        if (!read_row(reply->element[i], answered, &address, &first, &last))
             continue;
         uint8_t place = need_node(topology, &address);
         memset(topology->slots + first, place, last - first + 1);
@@ -248,14 +248,14 @@ static void map_answered(struct link_call *call, redisReply *reply)
 {
     struct map_question *question = LIST_ENTRY(call, struct map_question, slots);
     struct topology *topology = question->topology;
-    question->asked = false;
+    question->pending = false;
     question->suspect_us = question->ok ? 0 : loop_of(topology)->now_us + SUSPECT_US;
     if (reply && reply->type == REDIS_REPLY_ARRAY && is_believed(question)) {
-        struct redis_address asked = node_of(question)->link.address;
+        struct redis_address answered = node_of(question)->link.address;
         topology->map_ok = question->ok;
         topology->epoch = question->epoch;
         topology->older = 0;
-        take_map(topology, reply, &asked);
+        take_map(topology, reply, &answered);
     }
     if (is_well(topology)) {
         topology->error_since_us = 0;
@@ -269,12 +269,12 @@ static void map_answered(struct link_call *call, redisReply *reply)
 
 /* The next node to ask, in rotation: a node that was removed from the cluster answers, but has no
    map. */
-static struct map_question *next_to_ask(struct topology *topology, bool suspect)
+static struct map_question *next_question(struct topology *topology, bool suspect)
 {
     for (unsigned i = 1; i <= topology->node_count; i++) {
         unsigned place = (topology->map_place + i) % topology->node_count;
         struct map_question *question = &topology->questions[place];
-        if (takes_commands(&topology->nodes[place]) && !question->asked &&
+        if (takes_commands(&topology->nodes[place]) && !question->pending &&
             is_suspect(topology, place) == suspect) {
             topology->map_place = place;
             return question;
@@ -283,11 +283,11 @@ static struct map_question *next_to_ask(struct topology *topology, bool suspect)
     return NULL;
 }
 
-static void ask_for_map(struct topology *topology)
+static void request_map(struct topology *topology)
 {
-    struct map_question *question = next_to_ask(topology, false);
+    struct map_question *question = next_question(topology, false);
     if (!question)
-        question = next_to_ask(topology, true);
+        question = next_question(topology, true);
     if (!question)
         return;
     struct link *link = &node_of(question)->link;
@@ -298,12 +298,12 @@ static void ask_for_map(struct topology *topology)
     resp_begin(link_out(link), 2);
     resp_add_str(link_out(link), "CLUSTER");
     resp_add_str(link_out(link), "SLOTS");
-    question->asked = true;
+    question->pending = true;
     link_expect(link, &question->slots);
 }
 
 /* All known nodes may be gone: adds the addresses of the configuration again. */
-static void ask_seeds(struct topology *topology)
+static void add_seeds(struct topology *topology)
 {
     const struct redis_url *url = topology->options.url;
     for (unsigned i = 0; i < url->address_count; i++)
@@ -314,9 +314,9 @@ static void map_is_wanted(struct timer *timer)
 {
     struct topology *topology = LIST_ENTRY(timer, struct topology, map_again);
     if (!topology_any(topology))
-        ask_seeds(topology);
-    topology->asked_us = loop_of(topology)->now_us;
-    ask_for_map(topology);
+        add_seeds(topology);
+    topology->requested_us = loop_of(topology)->now_us;
+    request_map(topology);
     want_map(topology); /* the next one, if this one is silent, or knows nothing better */
 }
 
@@ -415,7 +415,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
     case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
     case REDIS_SENTINEL: init_sentinels(topology); break;
     case REDIS_CLUSTER:
-        ask_seeds(topology);
+        add_seeds(topology);
         want_map(topology);
         break;
     }

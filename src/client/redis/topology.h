@@ -27,7 +27,7 @@ struct topology;
 struct map_question {
     struct topology *topology;
     struct link_call info, slots;
-    bool asked;         /* the answers are pending */
+    bool pending;       /* the answers are pending */
     bool ok;            /* cluster_state: it sees a majority, and all slots served */
     uint64_t epoch;     /* cluster_current_epoch: grows with each failover and moved slot */
     int64_t suspect_us; /* until then its map may be outdated; 0: not suspect */
@@ -64,7 +64,7 @@ struct topology {
     struct map_question questions[REDIS_NODES_MAX]; /* one for each node */
     unsigned map_place;                             /* in nodes, of the one that was asked last */
     struct timer map_again; /* when to ask next: armed while something is wrong */
-    int64_t asked_us;       /* when one was asked last */
+    int64_t requested_us;   /* when one was asked last */
     int64_t error_since_us; /* since when something is wrong; 0: all is well */
     bool whole;             /* the map has all slots */
     bool map_ok;            /* it is from a node that reported cluster_state:ok, … */

@@ -88,7 +88,8 @@ static void a_master_that_hangs_is_left_when_its_replica_takes_over(void **state
     sim_cluster_cut_off(&cluster, 2, true);
     assert_int_equal(push_to(partition), ERR_AGAIN);
     turns(7 * SECOND_US);
-    for (int64_t asked_us = engine->topology.asked_us; engine->topology.asked_us == asked_us;)
+    for (int64_t asked_us = engine->topology.requested_us;
+         engine->topology.requested_us == asked_us;)
         turn();
     turns(50 * MS); /* the worst moment: the answer was still the old map */
     sim_cluster_take_over(&cluster, servers[5], servers[2]);
@@ -136,9 +137,9 @@ static unsigned maps_asked(int64_t for_us)
 {
     unsigned count = 0;
     for (int64_t until_us = now_us + for_us; now_us < until_us;) {
-        int64_t before_us = engine->topology.asked_us;
+        int64_t before_us = engine->topology.requested_us;
         turn();
-        count += engine->topology.asked_us != before_us;
+        count += engine->topology.requested_us != before_us;
     }
     return count;
 }
