@@ -21,7 +21,7 @@ void claim_init(struct claim *claim, const struct member_options *options, int64
 
 int64_t claim_next_us(const struct claim *claim)
 {
-    return claim->asked ? INT64_MAX : claim->next_us;
+    return claim->pending ? INT64_MAX : claim->next_us;
 }
 
 static bool is_ours(const struct claim *claim, const struct claim_row *row)
@@ -31,7 +31,7 @@ static bool is_ours(const struct claim *claim, const struct claim_row *row)
 
 bool claim_is_held(const struct claim *claim)
 {
-    bool writing = claim->asked && claim->ask.write && is_ours(claim, &claim->ask.to);
+    bool writing = claim->pending && claim->request.write && is_ours(claim, &claim->request.to);
     return writing || !claim->known || is_ours(claim, &claim->row);
 }
 
@@ -73,9 +73,9 @@ static uint64_t above_all(const struct claim *claim)
     return (claim->above > epoch ? claim->above : epoch) + 1;
 }
 
-static void write_ours(struct claim *claim, uint64_t epoch, struct claim_ask *ask)
+static void write_ours(struct claim *claim, uint64_t epoch, struct claim_request *request)
 {
-    *ask = (struct claim_ask){
+    *request = (struct claim_request){
         .write = true,
         .make = !claim->row.exists,
         .from_epoch = claim->row.epoch,
@@ -85,34 +85,34 @@ static void write_ours(struct claim *claim, uint64_t epoch, struct claim_ask *as
                .count = claim->row.exists ? claim->row.count + 1 : 1,
                .timeout_us = claim->tenure.timeout_us},
     };
-    memcpy(ask->to.holder, claim->holder, sizeof(ask->to.holder));
-    memcpy(ask->to.url, claim->url, sizeof(ask->to.url));
+    memcpy(request->to.holder, claim->holder, sizeof(request->to.holder));
+    memcpy(request->to.url, claim->url, sizeof(request->to.url));
 }
 
-static void write_free(struct claim *claim, struct claim_ask *ask)
+static void write_free(struct claim *claim, struct claim_request *request)
 {
-    write_ours(claim, claim->row.epoch, ask);
-    ask->to.holder[0] = '\0';
-    ask->to.url[0] = '\0';
+    write_ours(claim, claim->row.epoch, request);
+    request->to.holder[0] = '\0';
+    request->to.url[0] = '\0';
 }
 
-const struct claim_ask *claim_ask(struct claim *claim, int64_t now_us)
+const struct claim_request *claim_request(struct claim *claim, int64_t now_us)
 {
-    struct claim_ask *ask = &claim->ask;
-    CHECK(!claim->asked);
-    claim->asked = true;
+    struct claim_request *request = &claim->request;
+    CHECK(!claim->pending);
+    claim->pending = true;
     claim->sent_us = now_us;
-    *ask = (struct claim_ask){.write = false};
+    *request = (struct claim_request){.write = false};
     (void)tenure_expire(&claim->tenure, now_us);
     if (claim->tenure.leading)
         write_ours(claim,
                    claim->above >= claim->tenure.epoch ? above_all(claim) : claim->tenure.epoch,
-                   ask);
+                   request);
     else if (claim->known && is_ours(claim, &claim->row) && is_resting(claim, now_us))
-        write_free(claim, ask);
+        write_free(claim, request);
     else if (may_claim(claim, now_us))
-        write_ours(claim, above_all(claim), ask);
-    return ask;
+        write_ours(claim, above_all(claim), request);
+    return request;
 }
 
 /* ---- answers ---- */
@@ -157,11 +157,11 @@ static void check_changed_row(struct claim *claim, int64_t now_us)
 
 void claim_answered(struct claim *claim, const struct claim_answer *answer, int64_t now_us)
 {
-    CHECK(claim->asked);
-    bool wrote = claim->ask.write && answer->done;
-    claim->asked = false;
+    CHECK(claim->pending);
+    bool wrote = claim->request.write && answer->done;
+    claim->pending = false;
     (void)tenure_expire_asked(&claim->tenure, now_us);
-    take_row(claim, wrote ? &claim->ask.to : &answer->row, now_us);
+    take_row(claim, wrote ? &claim->request.to : &answer->row, now_us);
     claim->next_us = now_us + POLL_US;
     if (is_resting(claim, now_us)) {
         if (is_ours(claim, &claim->row))
@@ -170,15 +170,15 @@ void claim_answered(struct claim *claim, const struct claim_answer *answer, int6
         lead(claim, now_us);
     } else if (claim->tenure.leading) {
         check_changed_row(claim, now_us);
-    } else if (may_claim(claim, now_us) && !claim->ask.write) {
+    } else if (may_claim(claim, now_us) && !claim->request.write) {
         claim->next_us = now_us;
     }
 }
 
 void claim_unanswered(struct claim *claim, int64_t now_us)
 {
-    CHECK(claim->asked);
-    claim->asked = false;
+    CHECK(claim->pending);
+    claim->pending = false;
     (void)tenure_expire_asked(&claim->tenure, now_us);
     if (!claim->row.exists)
         claim->known = false; /* it may have been made and deleted: the wait starts again */

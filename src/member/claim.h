@@ -34,7 +34,7 @@ struct claim_row {
 };
 
 /* A request to the service. */
-struct claim_ask {
+struct claim_request {
     bool write;          /* false: only read the row */
     bool make;           /* write: insert the row if it does not exist; else update it … */
     uint64_t from_epoch; /* … if it still has this epoch … */
@@ -44,7 +44,7 @@ struct claim_ask {
 
 /* What the service answered. */
 struct claim_answer {
-    bool done;            /* the write was done, so the row is claim_ask::to now */
+    bool done;            /* the write was done, so the row is claim_request::to now */
     struct claim_row row; /* the row as it is now */
 };
 
@@ -52,24 +52,24 @@ struct claim {
     struct tenure tenure;
     char holder[CLAIM_HOLDER_MAX]; /* our name as holder */
     char url[MEMBER_URL_MAX];
-    struct claim_row row; /* as it was read last */
-    bool known;           /* `row` was read */
-    int64_t seen_us;      /* when it was first read with these values */
-    int64_t next_us;      /* when to send the next request */
-    int64_t sent_us;      /* when the request under way was sent */
-    bool asked;           /* a request is under way … */
-    struct claim_ask ask; /* … this one */
-    uint64_t above;       /* our epochs must be higher than this: claim_raise() */
+    struct claim_row row;         /* as it was read last */
+    bool known;                   /* `row` was read */
+    int64_t seen_us;              /* when it was first read with these values */
+    int64_t next_us;              /* when to send the next request */
+    int64_t sent_us;              /* when the request under way was sent */
+    bool pending;                 /* a request is under way … */
+    struct claim_request request; /* … this one */
+    uint64_t above;               /* our epochs must be higher than this: claim_raise() */
     int64_t rest_until_us;
 };
 
 /* Strings are copied, and cut if they are too long. */
 void claim_init(struct claim *claim, const struct member_options *options, int64_t now_us);
 
-/* When to call claim_ask(); INT64_MAX: a request is under way. */
+/* When to call claim_request(); INT64_MAX: a request is under way. */
 int64_t claim_next_us(const struct claim *claim);
 /* The next request, to be sent now; then claim_answered() or claim_unanswered() must be called. */
-const struct claim_ask *claim_ask(struct claim *claim, int64_t now_us);
+const struct claim_request *claim_request(struct claim *claim, int64_t now_us);
 void claim_answered(struct claim *claim, const struct claim_answer *answer, int64_t now_us);
 /* No answer, or an error: the request may have been done or not. */
 void claim_unanswered(struct claim *claim, int64_t now_us);

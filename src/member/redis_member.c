@@ -137,27 +137,28 @@ static void answered(struct link_call *call, redisReply *reply)
 
 /* ---- questions ---- */
 
-static void add_ask(const struct redis_claim *redis, const struct claim_ask *ask, struct buf *out)
+static void add_request(const struct redis_claim *redis, const struct claim_request *request,
+                        struct buf *out)
 {
     resp_begin(out, 3 + 3 + 1 + FIELDS);
     resp_add_str(out, "EVAL");
     resp_add_str(out, script);
     resp_add_str(out, "1");
     resp_add_str(out, redis->key);
-    resp_add_str(out, !ask->write ? "read" : ask->make ? "make" : "write");
-    resp_add_u64(out, ask->from_epoch);
-    resp_add_u64(out, ask->from_count);
-    resp_add_u64(out, ask->to.epoch);
-    resp_add_u64(out, ask->to.count);
-    resp_add_u64(out, (uint64_t)(ask->to.timeout_us / 1000));
-    resp_add_str(out, ask->to.holder);
-    resp_add_str(out, ask->to.url);
+    resp_add_str(out, !request->write ? "read" : request->make ? "make" : "write");
+    resp_add_u64(out, request->from_epoch);
+    resp_add_u64(out, request->from_count);
+    resp_add_u64(out, request->to.epoch);
+    resp_add_u64(out, request->to.count);
+    resp_add_u64(out, (uint64_t)(request->to.timeout_us / 1000));
+    resp_add_str(out, request->to.holder);
+    resp_add_str(out, request->to.url);
 }
 
 static void ask(struct redis_claim *redis)
 {
     struct node *node = topology_node(&redis->topology, topology_slot(bytes_str(redis->key)));
-    const struct claim_ask *question = claim_ask(&redis->claim, member_now_us());
+    const struct claim_request *question = claim_request(&redis->claim, member_now_us());
     if (!node) {
         const struct link *link = topology_error(&redis->topology);
         redis->connected = false;
@@ -167,7 +168,7 @@ static void ask(struct redis_claim *redis)
         return;
     }
     redis->node = node;
-    add_ask(redis, question, link_out(&node->link));
+    add_request(redis, question, link_out(&node->link));
     link_expect(&node->link, &redis->call);
     link_flush(&node->link);
 }

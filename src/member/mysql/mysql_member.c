@@ -145,15 +145,16 @@ static const char *quote(struct mysql_member *row, const char *text, char *room)
     return room;
 }
 
-static void write_sql(struct mysql_member *row, const struct claim_ask *ask, char sql[SQL_MAX])
+static void write_sql(struct mysql_member *row, const struct claim_request *request,
+                      char sql[SQL_MAX])
 {
     enum { QUOTED = 2 * MEMBER_URL_MAX + 3 };
     char name[QUOTED], holder[QUOTED], url[QUOTED];
-    const struct claim_row *to = &ask->to;
+    const struct claim_row *to = &request->to;
     (void)quote(row, member_thread_options(row->thread)->name, name);
     (void)quote(row, to->holder, holder);
     (void)quote(row, to->url, url);
-    if (ask->make)
+    if (request->make)
         (void)snprintf(sql, SQL_MAX,
                        "INSERT IGNORE INTO laterd_member(name,epoch,count,timeout_ms,holder,url) "
                        "VALUES(%s,%llu,%llu,%lld,%s,%s)",
@@ -165,7 +166,8 @@ static void write_sql(struct mysql_member *row, const struct claim_ask *ask, cha
                        "url=%s WHERE name=%s AND epoch=%llu AND count=%llu",
                        (unsigned long long)to->epoch, (unsigned long long)to->count,
                        (long long)(to->timeout_us / 1000), holder, url, name,
-                       (unsigned long long)ask->from_epoch, (unsigned long long)ask->from_count);
+                       (unsigned long long)request->from_epoch,
+                       (unsigned long long)request->from_count);
 }
 
 /* A column as a number; 0 if it is not a number, which this code never writes. */
@@ -209,15 +211,15 @@ static bool read_row(struct mysql_member *row, struct claim_row *out_row)
     return true;
 }
 
-static bool answer(struct mysql_member *row, const struct claim_ask *ask,
+static bool answer(struct mysql_member *row, const struct claim_request *request,
                    struct claim_answer *out_answer)
 {
     char sql[SQL_MAX];
     *out_answer = (struct claim_answer){.done = false};
     if (!connect_now(row) || !make_table(row))
         return false;
-    if (ask->write) {
-        write_sql(row, ask, sql);
+    if (request->write) {
+        write_sql(row, request, sql);
         if (!query(row, sql))
             return false;
         out_answer->done = mysql_affected_rows(row->mysql) == 1;
@@ -228,7 +230,7 @@ static bool answer(struct mysql_member *row, const struct claim_ask *ask,
 static void ask(struct mysql_member *row)
 {
     struct claim_answer got;
-    const struct claim_ask *question = claim_ask(&row->claim, member_now_us());
+    const struct claim_request *question = claim_request(&row->claim, member_now_us());
     row->connected = answer(row, question, &got);
     if (row->connected) {
         row->why[0] = '\0';

@@ -336,13 +336,13 @@ static inline void bed_run_client(struct bed *bed, struct bed_node *node)
 
 static inline void bed_do_row(struct bed *bed, struct bed_node *node)
 {
-    const struct claim_ask *ask = &node->claim.ask;
-    bool fits = ask->make ? !bed->row.exists
-                          : bed->row.exists && bed->row.epoch == ask->from_epoch &&
-                                bed->row.count == ask->from_count;
-    node->row_answer.done = ask->write && fits;
+    const struct claim_request *request = &node->claim.request;
+    bool fits = request->make ? !bed->row.exists
+                              : bed->row.exists && bed->row.epoch == request->from_epoch &&
+                                    bed->row.count == request->from_count;
+    node->row_answer.done = request->write && fits;
     if (node->row_answer.done)
-        bed->row = ask->to;
+        bed->row = request->to;
     node->row_answer.row = bed->row;
 }
 
@@ -358,7 +358,7 @@ static inline void bed_send(struct bed *bed, struct bed_node *node)
     node->do_us = bed->now_us + way_us;
     node->answer_us = lost ? -1 : node->do_us + (int64_t)sim_random_below(&bed->random, 8000);
     if (bed->kind == BED_ROW)
-        (void)claim_ask(&node->claim, bed_clock(bed, node));
+        (void)claim_request(&node->claim, bed_clock(bed, node));
     else
         (void)zk_next(&node->zk, bed_clock(bed, node));
 }
