@@ -160,7 +160,7 @@ void claim_answered(struct claim *claim, const struct claim_answer *answer, int6
     CHECK(claim->pending);
     bool wrote = claim->request.write && answer->done;
     claim->pending = false;
-    (void)tenure_expire_asked(&claim->tenure, now_us);
+    (void)tenure_expire_after_request(&claim->tenure, now_us);
     take_row(claim, wrote ? &claim->request.to : &answer->row, now_us);
     claim->next_us = now_us + POLL_US;
     if (is_resting(claim, now_us)) {
@@ -179,7 +179,7 @@ void claim_unanswered(struct claim *claim, int64_t now_us)
 {
     CHECK(claim->pending);
     claim->pending = false;
-    (void)tenure_expire_asked(&claim->tenure, now_us);
+    (void)tenure_expire_after_request(&claim->tenure, now_us);
     if (!claim->row.exists)
         claim->known = false; /* it may have been made and deleted: the wait starts again */
     claim->next_us = now_us + AGAIN_US;

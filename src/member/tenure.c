@@ -30,7 +30,7 @@ bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_
 bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us)
 {
     CHECK(tenure->leading && epoch >= tenure->epoch);
-    if (tenure_expire_asked(tenure, now_us))
+    if (tenure_expire_after_request(tenure, now_us))
         return false; /* after the deadline others may have begun to lead */
     tenure->epoch = tenure->led = epoch;
     if (deadline_of(tenure, sent_us) > tenure->deadline_us)
@@ -62,9 +62,9 @@ bool tenure_expire(struct tenure *tenure, int64_t now_us)
     return expire(tenure, TENURE_LATE_US, now_us);
 }
 
-bool tenure_expire_asked(struct tenure *tenure, int64_t now_us)
+bool tenure_expire_after_request(struct tenure *tenure, int64_t now_us)
 {
-    return expire(tenure, TENURE_LATE_ASKED_US, now_us);
+    return expire(tenure, TENURE_LATE_REQUEST_US, now_us);
 }
 
 void tenure_note_epoch(struct tenure *tenure, uint64_t epoch)

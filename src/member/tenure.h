@@ -30,8 +30,8 @@ enum { TENURE_PARTS = 3 }; /* ask each third of the time-out; lead for two third
 /* A process that notices later than this that the deadline has passed, did not run when it passed
    (LOSS_PAUSED). The second limit is for a thread that waited for an answer: for MySQL that takes
    up to a third of the time-out, or a second. */
-#define TENURE_LATE_US       INT64_C(250000)
-#define TENURE_LATE_ASKED_US INT64_C(1000000)
+#define TENURE_LATE_US         INT64_C(250000)
+#define TENURE_LATE_REQUEST_US INT64_C(1000000)
 
 /* `timeout_us`: of the session. */
 void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);
@@ -48,7 +48,7 @@ void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us);
 /* Ends the term if the deadline has passed. True: it has just ended. */
 bool tenure_expire(struct tenure *tenure, int64_t now_us);
 /* The same after a request was answered or lost: the thread may have waited for it until now. */
-bool tenure_expire_asked(struct tenure *tenure, int64_t now_us);
+bool tenure_expire_after_request(struct tenure *tenure, int64_t now_us);
 /* Notes an epoch that another laterd leads, or led, with. */
 void tenure_note_epoch(struct tenure *tenure, uint64_t epoch);
 

@@ -42,7 +42,7 @@ enum err zk_election_init(struct zk_election *election, const char *space,
 
 int64_t zk_next_us(const struct zk_election *election)
 {
-    return election->asked || !election->connected ? INT64_MAX : election->next_us;
+    return election->pending || !election->connected ? INT64_MAX : election->next_us;
 }
 
 static bool is_resting(const struct zk_election *election, int64_t now_us)
@@ -147,14 +147,14 @@ static void make_op(struct zk_election *election)
 
 const struct zk_op *zk_next(struct zk_election *election, int64_t now_us)
 {
-    CHECK(!election->asked && election->connected);
+    CHECK(!election->pending && election->connected);
     (void)zk_expire(election, now_us);
     if (election->state == ZK_STATE_WAIT || election->state == ZK_STATE_REST)
         election->state = ZK_STATE_LIST; /* waited long enough: list again */
     if (election->state == ZK_STATE_LEAD)
         election->state = ZK_STATE_RENEW;
     election->op = (struct zk_op){.verb = ZK_GET};
-    election->asked = true;
+    election->pending = true;
     election->sent_us = now_us;
     make_op(election);
     return &election->op;
@@ -349,10 +349,10 @@ static void begin_again(struct zk_election *election, int64_t at_us)
 
 void zk_answered(struct zk_election *election, const struct zk_answer *answer, int64_t now_us)
 {
-    CHECK(election->asked);
+    CHECK(election->pending);
     bool led = election->tenure.leading;
-    election->asked = false;
-    (void)tenure_expire_asked(&election->tenure, now_us);
+    election->pending = false;
+    (void)tenure_expire_after_request(&election->tenure, now_us);
     bool stopped = led && !election->tenure.leading; /* now: whatever it is, begin again */
     if (is_resting(election, now_us) && election->state != ZK_STATE_LIST &&
         election->state != ZK_STATE_LEAVE)
@@ -376,7 +376,7 @@ void zk_connected(struct zk_election *election, int64_t timeout_us, int64_t now_
 {
     election->connected = true;
     election->tenure.timeout_us = timeout_us;
-    if (!election->asked) {
+    if (!election->pending) {
         if (election->made)
             begin_again(election, now_us);
         else
@@ -394,7 +394,7 @@ void zk_expired(struct zk_election *election, int64_t now_us)
     (void)tenure_expire(&election->tenure, now_us);
     tenure_end(&election->tenure, LOSS_EXPIRED, now_us);
     election->connected = false;
-    election->asked = false;
+    election->pending = false;
     begin_session(election);
     go(election, ZK_STATE_LIST, now_us);
 }
@@ -402,7 +402,7 @@ void zk_expired(struct zk_election *election, int64_t now_us)
 void zk_fired(struct zk_election *election, int64_t now_us)
 {
     election->fired = true;
-    if (election->asked)
+    if (election->pending)
         return; /* rest_in() reads `fired` */
     if (election->state == ZK_STATE_WAIT)
         go(election, ZK_STATE_LIST, now_us);
@@ -416,7 +416,7 @@ bool zk_expire(struct zk_election *election, int64_t now_us)
 {
     if (!tenure_expire(&election->tenure, now_us))
         return false;
-    if (!election->asked)
+    if (!election->pending)
         go(election, ZK_STATE_LIST, now_us);
     return true;
 }
@@ -425,7 +425,7 @@ void zk_raise(struct zk_election *election, uint64_t above, int64_t now_us)
 {
     if (above > election->above)
         election->above = above;
-    if (!election->asked && election->state == ZK_STATE_LEAD && above >= election->epoch)
+    if (!election->pending && election->state == ZK_STATE_LEAD && above >= election->epoch)
         go(election, ZK_STATE_READ_EPOCH, now_us);
 }
 
@@ -433,6 +433,6 @@ void zk_resign(struct zk_election *election, int64_t rest_us, int64_t now_us)
 {
     tenure_end(&election->tenure, LOSS_RESIGNED, now_us);
     election->rest_until_us = now_us + rest_us;
-    if (!election->asked)
+    if (!election->pending)
         go(election, election->own[0] ? ZK_STATE_LEAVE : ZK_STATE_LIST, now_us);
 }

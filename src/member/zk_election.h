@@ -105,7 +105,7 @@ struct zk_election {
     bool fired;               /* a watch has fired since it was set */
     uint64_t above;           /* our epochs must be higher than this */
     bool connected;
-    bool asked;      /* an operation is under way … */
+    bool pending;    /* an operation is under way … */
     struct zk_op op; /* … this one */
     int64_t sent_us; /* when it was sent */
     int64_t next_us;

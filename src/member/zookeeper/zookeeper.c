@@ -300,7 +300,7 @@ static void take(struct zookeeper *zookeeper, struct zk_event *event)
     case ZK_EVENT_ANSWER:
         if (event->answer.result == ZK_REFUSED)
             set_why(zookeeper, zerror(event->state));
-        if (zookeeper->election.asked)
+        if (zookeeper->election.pending)
             zk_answered(&zookeeper->election, &event->answer, member_now_us());
         break;
     }
