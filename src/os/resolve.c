@@ -151,7 +151,7 @@ static struct name_look_up *make(struct resolver *resolver, const char *name)
     return up;
 }
 
-void resolver_ask(struct resolver *resolver, struct name_query *query, const char *name)
+void resolver_look_up(struct resolver *resolver, struct name_query *query, const char *name)
 {
     CHECK(!query->of && strlen(name) < RESOLVER_NAME_MAX);
     struct name_look_up *up = find(&resolver->look_ups, name);

@@ -27,8 +27,9 @@ struct socket_address {
 
 /* A query for one name. Owned by the caller, zeroed at first. */
 struct name_query {
-    /* The answer; never called before resolver_ask() returned. `address` is borrowed; NULL: there
-       is none, and `error`, valid forever, says why. The query may be asked again, or freed. */
+    /* The answer; never called before resolver_look_up() returned. `address` is borrowed; NULL:
+       there is none, and `error`, valid forever, says why. The query may be asked again, or freed.
+     */
     void (*answered)(struct name_query *query, const struct socket_address *address,
                      const char *error);
     uint16_t port;
@@ -50,7 +51,7 @@ void resolver_fini(struct resolver *resolver);
 
 /* Begins the query, which must not be under way. `name` is copied, and shorter than
    RESOLVER_NAME_MAX. O(look-ups). */
-void resolver_ask(struct resolver *resolver, struct name_query *query, const char *name);
+void resolver_look_up(struct resolver *resolver, struct name_query *query, const char *name);
 /* Ends the query, if it is under way: `answered` will not be called. */
 void resolver_cancel(struct resolver *resolver, struct name_query *query);
 

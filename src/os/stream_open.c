@@ -121,7 +121,7 @@ static void look_up(struct opening *connector)
     }
     connector->query.answered = name_answered;
     restart_timeout(connector);
-    resolver_ask(&connector->stream->loop->resolver, &connector->query, connector->host);
+    resolver_look_up(&connector->stream->loop->resolver, &connector->query, connector->host);
 }
 
 struct stream *stream_open(struct loop *base, const struct stream_options *options)
