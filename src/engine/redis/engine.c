@@ -51,7 +51,7 @@ static void server_is_fit(void *owner)
 static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
-    preflight_ask(&redis->preflight, node);
+    preflight_check_node(&redis->preflight, node);
     script_requests_node_ready(&redis->calls, node);
     partition_init_moved(&redis->partition_init);
     subscription_look(&redis->subscription);

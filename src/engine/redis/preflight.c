@@ -260,7 +260,7 @@ void preflight_init(struct preflight *preflight, const struct preflight_options 
     list_init(&preflight->looks);
 }
 
-void preflight_ask(struct preflight *preflight, struct node *node)
+void preflight_check_node(struct preflight *preflight, struct node *node)
 {
     struct check *check = mem_zalloc(sizeof(*check));
     bool occasions[] = {

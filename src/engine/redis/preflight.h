@@ -36,7 +36,7 @@ struct preflight {
 void preflight_init(struct preflight *preflight, const struct preflight_options *options);
 
 /* The server takes commands from now on: begins to check it. */
-void preflight_ask(struct preflight *preflight, struct node *node);
+void preflight_check_node(struct preflight *preflight, struct node *node);
 /* A connection ended with link->error, which may be a permanent fault (wrong password). */
 void preflight_lost(struct preflight *preflight, const struct link *link);
 /* The same for a connection to a node: also if it is the only server and a replica. */

@@ -75,7 +75,7 @@ static void waited(struct link_call *on_link, redisReply *reply)
         freeReplyObject(reply);
 }
 
-void replicas_ask(struct script_requests *calls, struct node *node)
+void replicas_check(struct script_requests *calls, struct node *node)
 {
     struct replicas *replicas = script_requests_replicas(calls, node);
     struct buf *out = link_out(&node->link);

@@ -315,7 +315,7 @@ void script_requests_flush(struct script_requests *calls)
         struct node *node = &calls->options.topology->nodes[i];
         request_group_send(calls, node);
         if (calls->options.wait_replicas)
-            replicas_ask(calls, node);
+            replicas_check(calls, node);
     }
 }
 

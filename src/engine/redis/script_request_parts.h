@@ -12,7 +12,7 @@ struct replicas *script_requests_replicas(struct script_requests *calls, const s
 
 void replicas_init(struct replicas *replicas, struct script_requests *calls, struct node *node);
 /* Sends a WAIT to the node, if calls that were sent there wait for replicas. */
-void replicas_ask(struct script_requests *calls, struct node *node);
+void replicas_check(struct script_requests *calls, struct node *node);
 /* Ends the wait of the calls in this list. OK: enough replicas have them, and they are answered;
    else they fail, because none may be answered as done. */
 void replicas_release(struct list *waiting, enum err err);
