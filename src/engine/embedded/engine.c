@@ -324,7 +324,7 @@ __attribute__((always_inline)) static inline enum submitted submit(struct embedd
 {
     enum submitted submitted;
     if (cmd->kind == CMD_GET && cmd->job.history)
-        return history_ask(embedded, cmd, ticket);
+        return history_look_up(embedded, cmd, ticket);
     if (embedded->has_far && far_begin(embedded, cmd, ticket, &submitted))
         return submitted;
     if (cmd->kind == CMD_RESCHEDULE && reschedule_begin(embedded, cmd, ticket, &submitted))

@@ -45,7 +45,8 @@ static void refuse(struct ticket *ticket, enum err err)
         ticket->answered(ticket, &(struct reply){.err = err, .kind = CMD_GET});
 }
 
-enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket)
+enum submitted history_look_up(struct embedded *embedded, const struct cmd *cmd,
+                               struct ticket *ticket)
 {
     enum submitted submitted;
     if (!embedded->store || !ticket) {

@@ -296,7 +296,8 @@ void front_fail_all(struct embedded *embedded);
 /* event_sink::happened */
 void history_record(struct event_sink *sink, const struct happening *happening);
 /* A GET of a history. */
-enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
+enum submitted history_look_up(struct embedded *embedded, const struct cmd *cmd,
+                               struct ticket *ticket);
 /* The same, once the job is in memory if it lives. */
 enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
                             struct ticket *ticket);
