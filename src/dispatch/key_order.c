@@ -59,7 +59,7 @@ struct key_queue {
     bool asked;
 };
 
-enum scan_state { SCAN_LIST, SCAN_ASKED, SCAN_DONE };
+enum scan_state { SCAN_LIST, SCAN_PENDING, SCAN_DONE };
 
 /* The listing of the topic's jobs at the start. */
 struct key_scan {
@@ -574,7 +574,7 @@ static void scan_step(struct timer *timer)
         cmd = (struct cmd){.kind = CMD_GET};
         memcpy(&cmd.job.ref.seq, scan->seqs.at + scan->next, sizeof(uint64_t));
     }
-    scan->state = SCAN_ASKED;
+    scan->state = SCAN_PENDING;
     scan->ticket = (struct ticket){.answered = scan_answered};
     (void)pump_submit(order->lane->pump, &cmd, &scan->ticket);
 }
@@ -598,7 +598,7 @@ void key_order_restart(struct key_order *order)
 {
     struct pump *pump = order->lane->pump;
     struct key_scan *scan = &order->scan;
-    if (scan->state == SCAN_ASKED)
+    if (scan->state == SCAN_PENDING)
         pump->options.door->cancel(pump->options.door, &scan->ticket);
     scan->listed = JOB_DELAYED;
     scan->cursor.len = scan->seqs.len = scan->next = 0;
@@ -612,7 +612,7 @@ void key_order_free(struct key_order *order)
         return;
     struct pump *pump = order->lane->pump;
     CHECK(order->held == 0);
-    if (order->scan.state == SCAN_ASKED)
+    if (order->scan.state == SCAN_PENDING)
         pump->options.door->cancel(pump->options.door, &order->scan.ticket);
     loop_cancel(pump->options.loop, &order->scan.timer);
     for (uint32_t i = pool_next(&order->queues, 0); i != POOL_NONE;

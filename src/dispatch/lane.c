@@ -38,7 +38,7 @@ static void leave(struct lane *lane)
         pump->counts.held[lane->why]--;
     list_remove(&lane->place);
     loop_cancel(pump->options.loop, &lane->timer);
-    lane->state = LANE_ASKED; /* until the caller sets another one */
+    lane->state = LANE_RESERVING; /* until the caller sets another one */
 }
 
 static void rest(struct lane *lane, enum lane_state state, enum held_why why)
@@ -112,7 +112,7 @@ void lane_want(struct lane *lane)
 void lane_visit(struct lane *lane)
 {
     struct pump *pump = lane->pump;
-    if (lane->state == LANE_ASKED) {
+    if (lane->state == LANE_RESERVING) {
         bool held = lane->origin && origin_until_us(lane->origin) > pump_now(pump);
         if (closed_by(lane) == HELD_NOT && !held)
             return;
@@ -298,13 +298,15 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     rest(lane, LANE_IDLE, HELD_NOT);
     if (reply->err) {
         failed(lane, reply->err);
-        lane->ask = 1;
+        lane->reserve_next = 1;
     } else {
         lane->backoff_us = 0;
         for (uint32_t i = 0; i < reply->count; i++)
             shipment_arrive(lane, &reply->jobs[i]);
-        bool full = reply->count >= lane->asked;
-        lane->ask = full ? least(lane->asked * 2, ASK_MAX) : reply->count ? reply->count : 1;
+        bool full = reply->count >= lane->reserving;
+        lane->reserve_next = full           ? least(lane->reserving * 2, RESERVE_MAX)
+                             : reply->count ? reply->count
+                                            : 1;
         pump->again = true;
     }
     if (!lane->kept)
@@ -313,7 +315,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     pump_wake(pump);
 }
 
-void lane_ask(struct lane *lane)
+void lane_reserve(struct lane *lane)
 {
     struct pump *pump = lane->pump;
     CHECK(lane->state == LANE_QUEUED);
@@ -331,11 +333,12 @@ void lane_ask(struct lane *lane)
         queue_lane(lane);
         return;
     }
-    count = least(least(count, lane->ask ? lane->ask : 1), least(part, ASK_MAX));
+    count =
+        least(least(count, lane->reserve_next ? lane->reserve_next : 1), least(part, RESERVE_MAX));
     struct bytes name = lane_name(lane);
     int64_t timeout_us = pump_timeout_us(pump, &lane->kept->settings.target);
-    lane->asked = count;
-    lane->state = LANE_ASKED;
+    lane->reserving = count;
+    lane->state = LANE_RESERVING;
     lane->ticket = (struct ticket){.answered = answered};
     struct cmd cmd = {
         .kind = CMD_RESERVE,
@@ -388,7 +391,7 @@ static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
 static void clear_target(struct lane *lane)
 {
     struct pump *pump = lane->pump;
-    if (lane->state == LANE_ASKED)
+    if (lane->state == LANE_RESERVING)
         pump->options.door->cancel(pump->options.door, &lane->ticket);
     rest(lane, LANE_IDLE, HELD_PAUSED);
     list_remove(&lane->pausing);
@@ -423,7 +426,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     bucket_init(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
                 pump_now(pump));
     lane->window = 1;
-    lane->ask = 1;
+    lane->reserve_next = 1;
     lane->failing_us = lane->not_before_us = lane->backoff_us = 0;
     lane->stopped = false;
     if (settings->order != ORDER_BY_KEY) {
@@ -453,7 +456,7 @@ void lane_update_owner(struct lane *lane)
 
 void lane_settle(struct lane *lane)
 {
-    if (!lane->kept && lane->state != LANE_ASKED && !lane->shipments)
+    if (!lane->kept && lane->state != LANE_RESERVING && !lane->shipments)
         lane_free(lane);
 }
 

@@ -5,7 +5,7 @@
 #include "dispatch/key_order.h"
 #include "dispatch/pump_parts.h"
 
-enum { ASK_NS = 1500, SWEEP_NS = 60, METRICS_MAX = 256 };
+enum { RESERVE_NS = 1500, SWEEP_NS = 60, METRICS_MAX = 256 };
 
 static void settings_changed(struct registry_listener *listener, struct bytes topic,
                              struct settings_kept *kept)
@@ -158,7 +158,7 @@ static bool recheck_step(struct pump *pump)
         if (!lane->name || !lane->kept)
             continue;
         lane_update_owner(lane);
-        if (lane->state == LANE_ASKED || lane->why == HELD_SINK)
+        if (lane->state == LANE_RESERVING || lane->why == HELD_SINK)
             lane_visit(lane);
     }
     return false;
@@ -175,8 +175,8 @@ static bool ring_step(struct pump *pump)
             return false; /* freeing a slot or memory wakes the pump */
         if (i > 0 && budget_spent(pump->options.budget))
             return true;
-        budget_spend(pump->options.budget, ASK_NS);
-        lane_ask(LIST_ENTRY(pump->ring.next, struct lane, place));
+        budget_spend(pump->options.budget, RESERVE_NS);
+        lane_reserve(LIST_ENTRY(pump->ring.next, struct lane, place));
     }
     return pump->again && pump_slots(pump) && pump_has_memory(pump);
 }

@@ -2,7 +2,7 @@
  * Internal declarations of the pump: lanes (a topic with a target) and shipments (a job that the
  * pump holds). Only the pump's own files include this.
  *
- * A lane:   IDLE ─something changed▶ QUEUED ─pump_step▶ ASKED ─jobs, or none▶ QUEUED
+ * A lane:   IDLE ─something changed▶ QUEUED ─pump_step▶ RESERVING ─jobs, or none▶ QUEUED
  *                                      ├─ its receiver is busy ▶ BLOCKED ─▶ QUEUED
  *                                      ├─ no token, an error ▶ WAITING ─timer▶ QUEUED
  *                                      └─ held back by itself ▶ IDLE
@@ -22,7 +22,7 @@
 
 enum {
     PUMP_SINKS_MAX = 64,
-    ASK_MAX = 64,              /* jobs in one reserve */
+    RESERVE_MAX = 64,          /* jobs in one reserve */
     HELD_MAX = 256,            /* jobs of a lane that wait for their key; up to twice for a while */
     HELD_BYTES_PART = 16,      /* they may use this fraction (1/16) of the pump's memory */
     SHARE = 4,                 /* a lane's share of the free slots is multiplied by this */
@@ -37,7 +37,7 @@ struct push_sink {
     struct sink *sink;
 };
 
-enum lane_state { LANE_IDLE, LANE_QUEUED, LANE_BLOCKED, LANE_WAITING, LANE_ASKED };
+enum lane_state { LANE_IDLE, LANE_QUEUED, LANE_BLOCKED, LANE_WAITING, LANE_RESERVING };
 
 /* A topic with a target, or one that had one and still has jobs under way. */
 struct lane {
@@ -56,9 +56,9 @@ struct lane {
     const char *pause_why;      /* while it is in pump::pausing */
     bool stopped;               /* the pump has paused it, until its settings change */
     struct timer timer;         /* WAITING */
-    struct ticket ticket;       /* ASKED */
-    uint32_t ask;               /* jobs to ask for in the next reserve, if the credit allows it */
-    uint32_t asked;             /* jobs asked for in the reserve under way */
+    struct ticket ticket;       /* RESERVING */
+    uint32_t reserve_next;      /* jobs to ask for in the next reserve, if the credit allows it */
+    uint32_t reserving;         /* jobs asked for in the reserve under way */
     uint32_t window;            /* deliveries under way at most: grows from 1 to the concurrency */
     uint32_t in_flight;         /* shipments with a slot */
     uint32_t shipments;         /* all of them */
@@ -136,7 +136,7 @@ void lane_want(struct lane *lane);
 /* Queues it whatever it waits for, and cancels a reserve that is no longer allowed. */
 void lane_visit(struct lane *lane);
 /* The lane's turn in the ring: reserves, or sets its state and the reason. */
-void lane_ask(struct lane *lane);
+void lane_reserve(struct lane *lane);
 /* Stops sending to its target until its settings change. `why`: "gone" or "failing". */
 void lane_pause(struct lane *lane, const char *why);
 /* With order by key: begins or stops to send the topic's jobs, as keeps_order() says. */

@@ -335,7 +335,7 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
         update_origin(shipment, shipment->of_key, outcome);
     update_lane(shipment, outcome);
     end_by_outcome(shipment, outcome);
-    if (shipment->lane->state == LANE_ASKED)
+    if (shipment->lane->state == LANE_RESERVING)
         lane_visit(shipment->lane);
 }
 
