@@ -56,7 +56,7 @@ struct key_queue {
     struct ticket ticket;
     uint32_t held;    /* number of its entries that wait in memory */
     struct list call; // pump::calls: its first job is to be kicked
-    bool asked;
+    bool pending;
 };
 
 enum scan_state { SCAN_LIST, SCAN_PENDING, SCAN_DONE };
@@ -156,7 +156,7 @@ static void queue_free(struct key_queue *queue)
 {
     struct key_order *order = queue->order;
     struct pump *pump = order->lane->pump;
-    if (queue->asked)
+    if (queue->pending)
         pump->options.door->cancel(pump->options.door, &queue->ticket);
     loop_cancel(pump->options.loop, &queue->timer);
     list_remove(&queue->call);
@@ -286,7 +286,7 @@ static void put_off(struct key_entry *entry)
 {
     struct shipment *shipment = entry->shipment;
     bool ends = shipment->pump->draining || lane_is_others(shipment->lane);
-    if (shipment->state != SHIP_HELD || shipment->asked)
+    if (shipment->state != SHIP_HELD || shipment->pending)
         return;
     entry->away = !ends;
     shipment_return(shipment, ends ? 0 : due_behind(entry)); /* calls key_order_left() */
@@ -414,7 +414,7 @@ static void looked(struct ticket *ticket, const struct reply *reply)
     struct key_queue *queue = LIST_ENTRY(ticket, struct key_queue, ticket);
     struct pump *pump = queue->order->lane->pump;
     struct key_entry *first = first_of(queue);
-    queue->asked = false;
+    queue->pending = false;
     if (!first || first->shipment)
         return;
     const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
@@ -432,9 +432,9 @@ static void queue_overdue(struct timer *timer)
 {
     struct key_queue *queue = LIST_ENTRY(timer, struct key_queue, timer);
     struct key_entry *first = first_of(queue);
-    if (!first || first->shipment || queue->asked)
+    if (!first || first->shipment || queue->pending)
         return;
-    queue->asked = true;
+    queue->pending = true;
     queue->ticket = (struct ticket){.answered = looked};
     struct cmd cmd = {.kind = CMD_GET, .job.ref.seq = first->seq};
     (void)pump_submit(queue->order->lane->pump, &cmd, &queue->ticket);

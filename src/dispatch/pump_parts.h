@@ -91,9 +91,9 @@ struct shipment {
     struct cmd_job end; /* ENDING */
     enum cmd_kind end_kind;
     enum shipment_state state;
-    bool slot;    /* counted in in_flight of pump and lane */
-    bool asked;   /* its ticket is under way in the engine */
-    bool unheard; /* ENDING: the answer is not needed */
+    bool slot;             /* counted in in_flight of pump and lane */
+    bool pending;          /* its ticket is under way in the engine */
+    bool outcome_unwanted; /* ENDING: the answer is not needed */
     bool own_url; /* sent to the job's own URL: its outcome does not concern the topic's target */
     int64_t lease_us; /* when the lease ends */
     int64_t wait_us;  /* from a failure of this attempt to the next one */

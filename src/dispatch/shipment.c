@@ -41,7 +41,7 @@ static void free_shipment(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
-    CHECK(!shipment->asked && shipment->state != SHIP_SENT && !shipment->entry);
+    CHECK(!shipment->pending && shipment->state != SHIP_SENT && !shipment->entry);
     free_slot(shipment);
     loop_cancel(pump->options.loop, &shipment->timer);
     list_remove(&shipment->all);
@@ -86,7 +86,7 @@ void shipment_return(struct shipment *shipment, int64_t due_us)
     if (shipment->entry && due_us <= 0 && pump->options.shared)
         due_us = key_order_return_us(shipment);
     pump->counts.returned++;
-    shipment->unheard = true;
+    shipment->outcome_unwanted = true;
     shipment->end.why = RELEASE_UNDELIVERED;
     shipment->end.has_delay = due_us > 0;
     shipment->end.due_us = due_us;
@@ -118,7 +118,7 @@ static void ended(struct ticket *ticket, const struct reply *reply)
 {
     struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
     struct pump *pump = shipment->pump;
-    shipment->asked = false;
+    shipment->pending = false;
     bool lost = reply->err == ERR_STALE_LEASE || reply->err == ERR_NOT_FOUND ||
                 reply->err == ERR_WRONG_STATE;
     if (reply->err == ERR_JOURNAL_DOWN && !pump->draining)
@@ -145,12 +145,12 @@ static void submit_end(struct shipment *shipment)
             cmd.job.note.len = JOB_NOTE_MAX;
     }
     budget_spend(pump->options.budget, END_NS);
-    if (shipment->unheard) {
+    if (shipment->outcome_unwanted) {
         (void)pump_submit(pump, &cmd, NULL);
         free_shipment(shipment);
         return;
     }
-    shipment->asked = true;
+    shipment->pending = true;
     shipment->ticket = (struct ticket){.answered = ended, .brief = true};
     (void)pump_submit(pump, &cmd, &shipment->ticket); /* may have freed the shipment */
 }
@@ -351,7 +351,7 @@ static void touch(struct shipment *shipment)
     cmd.job.has_ttr = true;
     cmd.job.ttr_us = ttr_us;
     cmd.job.brief = true;
-    shipment->asked = true;
+    shipment->pending = true;
     shipment->lease_us = pump_now(pump); /* it must not be sent before the answer */
     shipment->ticket = (struct ticket){.answered = lease_renewed, .brief = true};
     (void)pump_submit(pump, &cmd, &shipment->ticket);
@@ -368,7 +368,7 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
 {
     struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
     struct pump *pump = shipment->pump;
-    shipment->asked = false;
+    shipment->pending = false;
     if (reply->err == ERR_JOURNAL_DOWN) { /* renewed, but nothing may be sent now */
         shipment_return(shipment, 0);
         return;
@@ -451,8 +451,8 @@ static bool try_to_send(struct shipment *shipment)
     if (shipment->of_key && !origin_admits(pump, shipment->of_key))
         return false;
     bool spare = shipment->lease_us - now_us >= shipment->delivery.timeout_us + SEND_SPARE_US - 1;
-    if (!pump_slots(pump) || !spare || shipment->asked || !origin_admits(pump, shipment->origin) ||
-        !lane_has_room(lane, now_us))
+    if (!pump_slots(pump) || !spare || shipment->pending ||
+        !origin_admits(pump, shipment->origin) || !lane_has_room(lane, now_us))
         return false;
     send_now(shipment);
     return true;
@@ -683,7 +683,7 @@ void shipments_give_back(struct pump *pump, const struct lane *lane)
     while (&shipment->all != &pump->shipments) {
         struct shipment *next = next_of(shipment);
         bool meant = !lane || shipment->lane == lane;
-        if (meant && shipment->state == SHIP_HELD && !shipment->asked)
+        if (meant && shipment->state == SHIP_HELD && !shipment->pending)
             shipment_return(shipment, 0);
         shipment = next;
     }
@@ -693,10 +693,10 @@ void shipments_end(struct pump *pump)
 {
     while (!list_empty(&pump->shipments)) {
         struct shipment *shipment = LIST_ENTRY(pump->shipments.next, struct shipment, all);
-        bool submitted = shipment->asked && shipment->state == SHIP_ENDING;
-        if (shipment->asked)
+        bool submitted = shipment->pending && shipment->state == SHIP_ENDING;
+        if (shipment->pending)
             pump->options.door->cancel(pump->options.door, &shipment->ticket);
-        shipment->asked = false;
+        shipment->pending = false;
         if (shipment->entry)
             key_order_left(shipment, 0);
         if (shipment->state == SHIP_SENT && shipment->origin)
@@ -708,7 +708,7 @@ void shipments_end(struct pump *pump)
             shipment->end_kind = CMD_RELEASE;
         }
         shipment->state = SHIP_ENDING;
-        shipment->unheard = true;
+        shipment->outcome_unwanted = true;
         if (submitted || !shipment->lane)
             free_shipment(shipment);
         else
