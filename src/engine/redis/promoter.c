@@ -88,9 +88,9 @@ static int64_t believed_until_us(const struct duty *duty)
 static void report_missed(struct duty *duty)
 {
     struct promoter *promoter = duty->promoter;
-    if (duty->unheard)
+    if (duty->answer_lost)
         promoter->options.missed(promoter->options.owner);
-    duty->unheard = false;
+    duty->answer_lost = false;
 }
 
 static void promoted(void *owner, struct script_request *call, enum err err,
@@ -104,7 +104,7 @@ static void promoted(void *owner, struct script_request *call, enum err err,
         err = read_answer(duty, parts, count, &answer);
     if (!err && (answer.lost || answer.missed))
         promoter->options.lost(promoter->options.owner, duty->partition, answer.lost);
-    duty->unheard = duty->unheard || err || call->resent;
+    duty->answer_lost = duty->answer_lost || err || call->resent;
     if (!err || !duty->owner) /* no longer the owner: no further promote will be sent */
         report_missed(duty);
     for (uint32_t i = 1; i < count && !err; i++)

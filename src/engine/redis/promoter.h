@@ -23,7 +23,7 @@ struct duty {
     bool owner;
     bool promote_pending, reap_pending;
     bool promote_again;    /* a notice came while promote was under way */
-    bool unheard;          /* a promote's answer was lost: `missed` must be called */
+    bool answer_lost;      /* a promote's answer was lost: `missed` must be called */
     int64_t promote_at_us; /* the next due time that the owner knows of */
     int64_t look_at_us;    /* promote then in any case; INT64_MAX: notices are received */
     int64_t forget_at_us;  /* when to give back jobs of dead daemons; INT64_MAX: there are none */
