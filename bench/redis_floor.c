@@ -118,7 +118,7 @@ static void ask(struct floor *floor, struct load *load, struct load_conn *conn, 
         add_bulk(&conn->out, bytes_str(keys[i]));
     for (unsigned i = 0; i < count; i++)
         add_bulk(&conn->out, arguments[i]);
-    load_asked(load, conn, kind);
+    load_expect(load, conn, kind);
 }
 
 static void push(struct floor *floor, struct load *load, struct load_conn *conn)

@@ -49,7 +49,7 @@ enum err load_open(struct load *load, struct dial *dial, load_scan *scan, uint32
         if (dial_connect(dial, CONNECT_US, &conn->fd))
             return ERR_IO;
         load->conn_count++;
-        conn->asked = mem_alloc(load->ring * sizeof(*conn->asked));
+        conn->expected = mem_alloc(load->ring * sizeof(*conn->expected));
         if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
             return ERR_IO;
     }
@@ -63,7 +63,7 @@ void load_close(struct load *load)
         (void)close(conn->fd); /* what was in flight does not matter any more */
         buf_fini(&conn->out);
         buf_fini(&conn->in);
-        mem_free(conn->asked);
+        mem_free(conn->expected);
     }
     if (load->epoll >= 0)
         (void)close(load->epoll); /* as above */
@@ -80,11 +80,11 @@ static void fail(struct load *load, const char *what, const char *why)
     (void)snprintf(load->error, sizeof(load->error), "%s%s", what, why); /* for people */
 }
 
-void load_asked(struct load *load, struct load_conn *conn, enum load_kind kind)
+void load_expect(struct load *load, struct load_conn *conn, enum load_kind kind)
 {
     CHECK(load_has_room(load, conn));
-    conn->asked[(conn->first + conn->waiting) & (load->ring - 1)] =
-        (struct load_asked){.at_us = load->now_us, .kind = kind};
+    conn->expected[(conn->first + conn->waiting) & (load->ring - 1)] =
+        (struct load_expected){.at_us = load->now_us, .kind = kind};
     conn->waiting++;
     conn->dirty = true;
 }
@@ -145,12 +145,12 @@ static void take_answers(struct load *load, struct load_conn *conn)
             fail(load, "an answer came that nobody asked for", at_first(load));
             return;
         }
-        const struct load_asked asked = conn->asked[conn->first & (load->ring - 1)];
+        const struct load_expected expected = conn->expected[conn->first & (load->ring - 1)];
         conn->first++;
         conn->waiting--;
-        answer.kind = asked.kind;
+        answer.kind = expected.kind;
         answer.now_us = load->now_us;
-        histogram_add(&load->latency[asked.kind], load->now_us - asked.at_us);
+        histogram_add(&load->latency[expected.kind], load->now_us - expected.at_us);
         load->answers++;
         load->script->answer(load->script, load, conn, &answer);
         used += len;

@@ -5,7 +5,7 @@
  * read, and of an answer only the first line and its length are looked at.
  *
  * A scenario (bench_*.c) gives `begin` and `answer`; they append requests to conn->out and note
- * each with load_asked(). Answers come in the order asked, as HTTP/1.1 and beanstalkd's protocol
+ * each with load_expect(). Answers come in the order asked, as HTTP/1.1 and beanstalkd's protocol
  * have it. What an answer looks like is the scanner's business, one for each of the two.
  */
 #ifndef LATERD_CLI_BENCH_LOAD_H
@@ -17,7 +17,7 @@
 /* LOAD_SETUP is what prepares or cleans up: its latency is not reported. */
 enum load_kind { LOAD_PUSH, LOAD_RESERVE, LOAD_FINISH, LOAD_CANCEL, LOAD_SETUP, LOAD_KINDS };
 
-struct load_asked {
+struct load_expected {
     int64_t at_us;
     enum load_kind kind;
 };
@@ -29,8 +29,8 @@ struct load_conn {
     struct buf out;
     size_t sent; /* of out */
     struct buf in;
-    struct load_asked *asked; /* a ring of load->ring places */
-    uint32_t first, waiting;  /* answers not yet come: asked[first … first + waiting) */
+    struct load_expected *expected; /* a ring of load->ring places */
+    uint32_t first, waiting;        /* answers not yet come: expected[first … first + waiting) */
 };
 
 struct load_answer {
@@ -96,7 +96,7 @@ int64_t load_clock(struct load *load);
 void load_run(struct load *load, struct load_script *script, int64_t until_us);
 
 /* The request just appended to conn->out is on its way. */
-void load_asked(struct load *load, struct load_conn *conn, enum load_kind kind);
+void load_expect(struct load *load, struct load_conn *conn, enum load_kind kind);
 /* May one more be? */
 bool load_has_room(const struct load *load, const struct load_conn *conn);
 /* Sends now what the engine would send after begin() or answer(): for wake(), which has no conn. */

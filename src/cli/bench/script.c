@@ -44,13 +44,13 @@ static void ask_push(struct bench *bench, struct load *load, struct load_conn *c
     if (bench->asked >= bench->target)
         return;
     bench_add_push(bench, bench->asked++, &conn->out);
-    load_asked(load, conn, LOAD_PUSH);
+    load_expect(load, conn, LOAD_PUSH);
 }
 
 static void ask_reserve(struct bench *bench, struct load *load, struct load_conn *conn)
 {
     bench_add_reserve(bench, &conn->out);
-    load_asked(load, conn, LOAD_RESERVE);
+    load_expect(load, conn, LOAD_RESERVE);
 }
 
 /* put and cycle start alike: a push in each lane of a connection. */
@@ -103,7 +103,7 @@ static void paced_wake(struct load_script *script, struct load *load)
         }
         bench->due_us[bench->asked] = load->now_us + (int64_t)bench->delay_s * 1000000;
         bench_add_push(bench, bench->asked, &conn->out);
-        load_asked(load, conn, LOAD_PUSH);
+        load_expect(load, conn, LOAD_PUSH);
         load_flush(load, conn);
     }
     load->wake_us = bench->asked < bench->target ? next_us : INT64_MAX;
@@ -149,7 +149,7 @@ static void cycle_answer(struct load_script *script, struct load *load, struct l
     if (answer->kind == LOAD_RESERVE && fine) {
         if (bench_next_job(bench, &rest, &job)) {
             bench_add_finish(bench, &job, &conn->out);
-            load_asked(load, conn, LOAD_FINISH);
+            load_expect(load, conn, LOAD_FINISH);
         } else {
             bench->empty++;
             ask_reserve(bench, load, conn);
@@ -214,7 +214,7 @@ static void drain_answer(struct load_script *script, struct load *load, struct l
     while (fine && bench_next_job(bench, &rest, &job)) {
         received(bench, job.name, answer->now_us);
         bench_add_finish(bench, &job, &conn->out);
-        load_asked(load, conn, LOAD_FINISH);
+        load_expect(load, conn, LOAD_FINISH);
     }
     bench->empty += answer->status == 204;
     if (bench->received < bench->target)
@@ -233,7 +233,7 @@ static void ask_cancel(struct bench *bench, struct load *load, struct load_conn 
     if (bench->asked >= bench->target)
         return;
     bench_add_cancel(bench, bench_victim(bench, bench->asked++), &conn->out);
-    load_asked(load, conn, LOAD_CANCEL);
+    load_expect(load, conn, LOAD_CANCEL);
 }
 
 static void begin_cancel(struct load_script *script, struct load *load, struct load_conn *conn)
@@ -281,7 +281,7 @@ static void begin_hello(struct load_script *script, struct load *load, struct lo
     buf_add_bytes(&conn->out, buf_bytes(&bench->hello));
     for (size_t i = 0; i < bench->hello.len; i++) {
         if (bench->hello.at[i] == '\n') {
-            load_asked(load, conn, LOAD_SETUP);
+            load_expect(load, conn, LOAD_SETUP);
             bench->target++;
         }
     }
@@ -319,7 +319,7 @@ void bench_script_hello_once(struct bench *bench)
 static void ask_any(struct load *load, struct load_conn *conn)
 {
     buf_add_str(&conn->out, "reserve-with-timeout 0\r\n");
-    load_asked(load, conn, LOAD_SETUP);
+    load_expect(load, conn, LOAD_SETUP);
 }
 
 static void begin_clear(struct load_script *script, struct load *load, struct load_conn *conn)
@@ -337,7 +337,7 @@ static void clear_answer(struct load_script *script, struct load *load, struct l
     struct bench_job job;
     if (bench_next_job(bench, &rest, &job)) {
         bench_add_finish(bench, &job, &conn->out);
-        load_asked(load, conn, LOAD_SETUP);
+        load_expect(load, conn, LOAD_SETUP);
     } else if (answer->status == 204 || !good(bench, answer)) {
         load->done = ++bench->answered == bench->target;
     } else {
