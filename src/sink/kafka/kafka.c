@@ -531,7 +531,7 @@ static void report_late(struct kafka *kafka)
 
 /* ---- the thread ---- */
 
-static void wait(struct kafka *kafka)
+static void wait_for_events(struct kafka *kafka)
 {
     eventfd_t ignored;
     bool full = kafka->bytes >= WINDOW_BYTES;
@@ -566,13 +566,13 @@ static void run(struct broker_thread *thread, void *user)
     kafka->thread = thread;
     while (!broker_closing(thread, &until_us)) {
         turn(kafka);
-        wait(kafka);
+        wait_for_events(kafka);
     }
     while (kafka->producer && broker_pending(thread) && broker_now_us() < until_us) {
         while (take_event(kafka)) {
         }
         report_late(kafka);
-        wait(kafka);
+        wait_for_events(kafka);
     }
     broker_finish_all(thread, OUTCOME_UNSENT, "laterd is ending");
     close_producer(kafka);

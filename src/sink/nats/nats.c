@@ -27,7 +27,7 @@ void jetstream_wake(struct nats *nats)
     (void)eventfd_write(nats->event_fd, 1); /* it is never full */
 }
 
-static void wait(struct nats *nats)
+static void wait_for_events(struct nats *nats)
 {
     eventfd_t ignored;
     bool full = nats->bytes >= WINDOW_BYTES;
@@ -57,19 +57,19 @@ static void run(struct broker_thread *thread, void *user)
     nats->thread = thread;
     while (!broker_closing(thread, &until_us)) {
         turn(nats);
-        wait(nats);
+        wait_for_events(nats);
     }
     while (nats->connection && broker_pending(thread) && broker_now_us() < until_us) {
         jetstream_take_answers(nats);
         jetstream_report_late(nats);
-        wait(nats);
+        wait_for_events(nats);
     }
     jetstream_unsend_all(nats, "laterd is ending");
     if (nats->connection)
         natsConnection_Close(nats->connection);
     until_us = broker_now_us() + END_MS * 1000;
     while (nats->connection && !jetstream_is_closed(nats) && broker_now_us() < until_us)
-        wait(nats);
+        wait_for_events(nats);
     jetstream_close(nats);
 }
 
