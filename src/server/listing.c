@@ -12,7 +12,7 @@
 #include "server/encode.h"
 
 enum {
-    ASKED_MAX = 64,
+    UNANSWERED_MAX = 64,
     GET_NS = 1000,           /* work for a GET, without the engine's */
     LONG_TEXTS = 256 * 1024, /* the worker joins more than that: 2 MB took 3 ms in one turn */
 };
@@ -21,7 +21,7 @@ struct listing_item {
     struct ticket ticket;
     struct listing *listing;
     struct job_ref ref; /* the id lies in the arena */
-    bool asked;         /* and not answered */
+    bool unanswered;    /* it is submitted, and not answered */
     struct bytes text;  /* JSON; empty: not answered, or gone */
 };
 
@@ -30,7 +30,7 @@ struct listing {
     struct request *request;
     struct arena arena;
     struct listing_item *items;
-    uint32_t count, next, asked; /* items; the next to submit; submitted and not answered */
+    uint32_t count, next, unanswered; /* items; the next to submit; submitted and not answered */
     struct bytes cursor;
     size_t text_bytes;    /* of all items */
     size_t counted_bytes; /* in pipeline::working_bytes */
@@ -50,7 +50,7 @@ void listing_cancel(struct listing *listing)
 {
     struct server *server = http_server(listing->request->http);
     for (uint32_t i = 0; i < listing->next; i++) {
-        if (listing->items[i].asked)
+        if (listing->items[i].unanswered)
             server_cancel(server, &listing->items[i].ticket);
     }
 }
@@ -120,8 +120,8 @@ static void got(struct ticket *ticket, const struct reply *reply)
     struct listing_item *item = LIST_ENTRY(ticket, struct listing_item, ticket);
     struct listing *listing = item->listing;
     struct buf text = {0};
-    item->asked = false;
-    listing->asked--;
+    item->unanswered = false;
+    listing->unanswered--;
     if (reply->err == OK && reply->count > 0) {
         api_list_job(&text, &reply->jobs[0]);
         item->text = arena_copy(&listing->arena, buf_bytes(&text));
@@ -136,20 +136,20 @@ static bool ask(struct listing *listing)
 {
     struct session *session = &listing->request->http->pipeline.session;
     struct server *server = session->server;
-    for (unsigned steps = 0; listing->next < listing->count && listing->asked < ASKED_MAX;
+    for (unsigned steps = 0; listing->next < listing->count && listing->unanswered < UNANSWERED_MAX;
          steps++) {
         if (steps > 0 && budget_spent(&server->budget))
             return true;
         budget_spend(&server->budget, GET_NS);
         struct listing_item *item = &listing->items[listing->next++];
         struct cmd cmd = {.kind = CMD_GET, .job.ref = item->ref};
-        item->asked = true;
-        listing->asked++;
+        item->unanswered = true;
+        listing->unanswered++;
         (void)server_submit(server, &session->principal, &cmd, &item->ticket);
     }
     list_remove(&listing->place); /* got() has put it there again, if something has come */
     count_memory(listing);
-    if (listing->next == listing->count && listing->asked == 0)
+    if (listing->next == listing->count && listing->unanswered == 0)
         finish(listing);
     return false;
 }

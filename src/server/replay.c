@@ -25,12 +25,12 @@ struct replay {
     struct list place; // server::replays, while it does not wait for the engine
     struct request *request;
     struct replay_counts counts;
-    struct api_replay asked; /* .topic is `name` */
-    enum err err;            /* of a kick that the engine could not do */
-    bool ended;              /* the list has no further page */
-    uint32_t matches;        /* in `kicks` */
-    uint32_t submitted;      /* of them */
-    uint32_t waiting;        /* not answered */
+    struct api_replay filter; /* .topic is `name` */
+    enum err err;             /* of a kick that the engine could not do */
+    bool ended;               /* the list has no further page */
+    uint32_t matches;         /* in `kicks` */
+    uint32_t submitted;       /* of them */
+    uint32_t waiting;         /* not answered */
     size_t cursor_len;
     char cursor[CURSOR_MAX];
     char name[TOPIC_NAME_MAX];
@@ -78,20 +78,20 @@ static void answer(struct replay *replay, enum err err)
 
 /* ---- a page ---- */
 
-static bool matches(const struct api_replay *asked, const struct job_view *job)
+static bool matches(const struct api_replay *filter, const struct job_view *job)
 {
-    if (asked->has_code && (job->last_note_us == 0 || job->last_code < asked->code_first ||
-                            job->last_code > asked->code_last))
+    if (filter->has_code && (job->last_note_us == 0 || job->last_code < filter->code_first ||
+                             job->last_code > filter->code_last))
         return false;
-    return !asked->has_time || (job->last_note_us != 0 && job->last_note_us >= asked->from_us &&
-                                job->last_note_us < asked->to_us);
+    return !filter->has_time || (job->last_note_us != 0 && job->last_note_us >= filter->from_us &&
+                                 job->last_note_us < filter->to_us);
 }
 
 static void listed(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
     struct replay *replay = request->replay;
-    uint64_t left = replay->asked.max - replay->counts.kicked;
+    uint64_t left = replay->filter.max - replay->counts.kicked;
     if (reply->err) {
         /* An idle topic may be forgotten once its last job is no longer buried. */
         answer(replay, reply->err == ERR_NOT_FOUND && replay->counts.looked_at ? OK : reply->err);
@@ -104,12 +104,12 @@ static void listed(struct ticket *ticket, const struct reply *reply)
     if (reply->cursor.len)
         memcpy(replay->cursor, reply->cursor.at, reply->cursor.len);
     for (uint32_t i = 0; i < reply->count; i++) {
-        if (matches(&replay->asked, &reply->jobs[i]) && replay->matches == left) {
+        if (matches(&replay->filter, &reply->jobs[i]) && replay->matches == left) {
             replay->counts.more = true; /* at least this one */
             break;
         }
         replay->counts.looked_at++;
-        if (matches(&replay->asked, &reply->jobs[i]))
+        if (matches(&replay->filter, &reply->jobs[i]))
             replay->kicks[replay->matches++] =
                 (struct replay_kick){.replay = replay, .seq = reply->jobs[i].ref.seq};
     }
@@ -121,7 +121,7 @@ static void list_page(struct replay *replay)
     struct pending *pending = &replay->request->pending;
     struct cmd cmd = {
         .kind = CMD_LIST,
-        .topic = {.topic = replay->asked.topic,
+        .topic = {.topic = replay->filter.topic,
                   .state = JOB_BURIED,
                   .cursor = bytes_of(replay->cursor, replay->cursor_len),
                   .max = PAGE_JOBS},
@@ -178,7 +178,7 @@ static bool step(struct list *item)
         answer(replay, replay->err);
         return false;
     }
-    if (replay->counts.kicked == replay->asked.max) {
+    if (replay->counts.kicked == replay->filter.max) {
         replay->counts.more = true; /* there is another page */
         answer(replay, OK);
         return false;
@@ -187,13 +187,13 @@ static bool step(struct list *item)
     return false;
 }
 
-void replay_begin(struct request *request, const struct api_replay *asked)
+void replay_begin(struct request *request, const struct api_replay *filter)
 {
     struct replay *replay = mem_zalloc(sizeof(*replay));
-    CHECK(asked->topic.len <= sizeof(replay->name));
-    memcpy(replay->name, asked->topic.at, asked->topic.len);
-    replay->asked = *asked;
-    replay->asked.topic = bytes_of(replay->name, asked->topic.len);
+    CHECK(filter->topic.len <= sizeof(replay->name));
+    memcpy(replay->name, filter->topic.at, filter->topic.len);
+    replay->filter = *filter;
+    replay->filter.topic = bytes_of(replay->name, filter->topic.len);
     replay->request = request;
     list_init(&replay->place);
     request->replay = replay;

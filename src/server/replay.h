@@ -12,7 +12,7 @@
 struct replay;
 
 /* Answers the request, now or later. */
-void replay_begin(struct request *request, const struct api_replay *asked);
+void replay_begin(struct request *request, const struct api_replay *filter);
 /* Its client has left: no answer comes. */
 void replay_cancel(struct replay *replay);
 void replay_free(struct replay *replay); /* at any time; NULL does nothing */
