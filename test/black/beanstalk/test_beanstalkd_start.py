@@ -128,7 +128,7 @@ def test_too_many_beanstalk_addresses_are_refused():
     assert ended.returncode == 2 and "more than 16" in ended.stderr
 
 
-def test_a_taken_port_is_told_with_what_to_do(laterd, beanstalkd):
+def test_a_taken_port_is_reported_with_what_to_do(laterd, beanstalkd):
     first = laterd(beanstalk=("127.0.0.1:0",))
     taken = first.beanstalk_port
     with pytest.raises(DidNotStart) as why:

@@ -139,7 +139,7 @@ def test_a_queue_that_is_full_refuses(channel, drive):
     assert drive.send("b", "-", "small").startswith("failed RabbitMQ refused it (basic.nack): a queue is full")
 
 
-def test_a_wrong_password_is_told(rabbit):
+def test_a_wrong_password_is_reported(rabbit):
     drive = Drive(rabbit.url.replace("guest:guest", "guest:wrong"))
     try:
         assert "403" in drive.expect("ready 0")

@@ -424,7 +424,7 @@ def test_kafka_with_another_authority_is_not_spoken_to(kafka, laterd_to, certs):
 
 @pytest.mark.parametrize("kind, url", [("amqp", "amqps://guest:guest@localhost:{}/%2f"),
                                        ("kafka", "kafkas://me:s3cret@localhost:{}")])
-def test_a_server_whose_certificate_is_anothers_is_told_nothing(laterd_to, certs, kind, url):
+def test_a_server_whose_certificate_is_anothers_is_sent_nothing(laterd_to, certs, kind, url):
     if not os.path.exists(os.path.join(ROOT, "build", f"laterd-{kind}.so")):
         pytest.skip("its library is not installed")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

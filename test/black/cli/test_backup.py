@@ -330,7 +330,7 @@ def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_pa
 
 
 @nobody.ROOT_ONLY
-def test_a_directory_that_belongs_to_somebody_else_is_told_with_what_to_do():
+def test_a_directory_that_belongs_to_somebody_else_is_reported_with_what_to_do():
     """It may have a store: this is not exit 1."""
     with nobody.folder_for_nobody() as folder:
         store, new = os.path.join(folder, "store"), os.path.join(folder, "new")

@@ -223,7 +223,7 @@ def test_an_export_of_some_topics_is_of_those(servers):
     assert done.returncode == DONE and "2 jobs; nothing was sent" in done.stdout
 
 
-def test_what_is_told_of_jobs_is_of_those_that_were_imported(servers):
+def test_what_is_reported_of_jobs_is_of_those_that_were_imported(servers):
     first, second, _ = servers
     with Client(first.port) as client:
         client.push("t", body="its id is the server's", due=FAR)
@@ -237,7 +237,7 @@ def test_what_is_told_of_jobs_is_of_those_that_were_imported(servers):
     assert imported(second, text)["renamed"] == 0
 
 
-def test_an_export_that_is_not_whole_is_told_and_can_be_run_again(servers):
+def test_an_export_that_is_not_whole_is_reported_and_can_be_run_again(servers):
     first, second, _ = servers
     with Client(first.port) as client:
         client.push_many("t", [{"id": f"j{n}", "due": FAR} for n in range(900)])

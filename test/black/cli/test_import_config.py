@@ -56,7 +56,7 @@ def test_the_printed_configuration_serves_from_redis_when_the_comment_is_taken_a
             assert "db3:keys=" in redis.call("INFO", "keyspace").decode()
 
 
-def test_a_file_that_cannot_be_read_or_understood_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_or_understood_is_reported(tmp_path):
     answer = convert(tmp_path / "none")
     assert answer.returncode == 1 and "No such file" in answer.stderr
     bad = tmp_path / "bad"

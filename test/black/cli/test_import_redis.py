@@ -215,7 +215,7 @@ def test_names_of_keys_are_those_of_the_old_configuration(importer, redis):
     assert importer("delay-queue", "redis+cluster://127.0.0.1").returncode == USAGE
 
 
-def test_a_password_is_given_and_one_that_is_wrong_is_told(importer, redis):
+def test_a_password_is_given_and_one_that_is_wrong_is_reported(importer, redis):
     source = redis("--requirepass", "s3/cret")
     source("AUTH", "s3/cret")
     source("SELECT", 1)

@@ -138,7 +138,7 @@ def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):
     assert "Also: -s, --server URL" in told and "--timeout" in told and "--token-file" in told
 
 
-def test_a_body_that_is_too_large_is_told_by_the_limit_of_bodies(later, topic):
+def test_a_body_that_is_too_large_is_reported_by_the_limit_of_bodies(later, topic):
     answer = later("push", topic, "-", input="\0" * 2_000_000)
     assert answer.returncode == REFUSED
     assert "the body has 2000000 bytes; limits.body_bytes is 1048576" in answer.stderr
@@ -203,7 +203,7 @@ def test_refusals_name_options_and_topics(later, topic):
     assert answer.returncode == NOTHING and f"no-{topic}: no such topic" in answer.stderr
 
 
-def test_bad_lines_are_told_by_their_place_and_stop_nothing(later, topic):
+def test_bad_lines_are_reported_by_their_place_and_stop_nothing(later, topic):
     text = "".join(["{\"body\":1}\n", "\n", "{broken\n", "{\"body\":2}\n"])
     answer = later("push", topic, "--ndjson", input=text)
     assert answer.returncode == REFUSED
@@ -293,7 +293,7 @@ def test_a_pop_that_takes_nothing_says_why(client, shared, later, topic):
     assert later("pop", topic).stderr == later("pop", topic, "--json").stderr == ""
 
 
-def test_a_kick_of_a_topic_is_told_how_it_is_done(later, topic):
+def test_a_kick_of_a_topic_shows_how_it_is_done(later, topic):
     assert later("push", topic, "x").returncode == DONE
     missing = [f"later kick: {topic}: no such job (not_found)",
                f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]

@@ -298,7 +298,7 @@ def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
     (["push", "t", "x", "--dealy", "3s"],
      "later push: there is no option --dealy; did you mean --delay?"),
 ])
-def test_a_typing_mistake_is_told_what_was_meant(words, says):
+def test_a_typing_mistake_is_answered_with_what_was_meant(words, says):
     answer = run("http://127.0.0.1:1", *words)
     assert answer.returncode == USAGE and answer.stderr.splitlines()[0] == says
 

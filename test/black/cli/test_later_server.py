@@ -201,7 +201,7 @@ def test_topics_that_look_like_paths_reach_the_server_as_they_are(shared):
             assert later(url, "delete-topic", "--yes", name).returncode == DONE
 
 
-def test_a_redirection_is_told_and_not_followed(shared):
+def test_a_redirection_is_reported_and_not_followed(shared):
     status = (301, {"Location": "https://queues.example/laterd/v1/topics?limit=1000"})
     with Front(shared.port, status=status) as front:
         line = one_line(later(front.url, "get", "x"), REFUSED)
@@ -260,7 +260,7 @@ def test_what_is_no_server_is_bad_usage(url):
     assert answer.returncode == USAGE and "is not a server" in answer.stderr
 
 
-def test_a_port_alone_is_told_as_a_whole_url():
+def test_a_port_alone_is_reported_as_a_whole_url():
     answer = later("9277", "stats")
     assert answer.returncode == USAGE
     assert answer.stderr.splitlines()[0] == "later stats: '9277' is not a server: give http://127.0.0.1:9277"
@@ -268,7 +268,7 @@ def test_a_port_alone_is_told_as_a_whole_url():
 
 @pytest.mark.parametrize("end", ["/v1", "/v1/"])
 @pytest.mark.parametrize("words", [["stats"], ["push", "t", "--lines"], ["finish", "a", "b"]])
-def test_a_url_that_ends_with_the_path_of_the_api_is_told_without_it(shared, end, words):
+def test_a_url_that_ends_with_the_path_of_the_api_is_reported_without_it(shared, end, words):
     answer = later(f"http://127.0.0.1:{shared.port}{end}", *words, input="a\n")
     assert answer.returncode == USAGE, answer
     assert answer.stderr.splitlines()[0] == (
@@ -284,20 +284,20 @@ def test_a_proxys_prefix_may_end_like_the_path_of_the_api(shared, topic):
         assert "the server answered 404" in line and "is not a server" not in line  # the proxy's own words
 
 
-def test_a_404_that_is_not_of_a_wrong_path_is_told_in_the_servers_words_behind_any_prefix():
+def test_a_404_that_is_not_of_a_wrong_path_is_reported_in_the_servers_words_behind_any_prefix():
     off = {"status": 404, "code": "history_off", "detail": "no history is kept"}
     with Fake({"GET /queues/v1/v1/jobs/a/history": (404, off)}) as fake:
         line = one_line(later(f"{fake.url}/queues/v1", "history", "a"), NOTHING)
         assert line == "later history: a: no history is kept (history_off)"
 
 
-def test_a_call_that_an_older_server_lacks_is_told_in_its_words_behind_any_prefix():
+def test_a_call_that_an_older_server_lacks_is_reported_in_its_words_behind_any_prefix():
     with Fake({"GET /queues/v1/v1/stats": (200, {})}) as fake:
         line = one_line(later(f"{fake.url}/queues/v1", "due"), NOTHING)
         assert line == "later due: there is no such call (no_such_path)"
 
 
-def test_a_host_that_laterd_does_not_know_is_told_with_the_way_out(shared):
+def test_a_host_that_laterd_does_not_know_is_reported_with_the_way_out(shared):
     """libcurl takes every name below localhost for this machine; laterd only those it was told."""
     line = one_line(later(f"http://any.localhost:{shared.port}", "stats"), REFUSED)
     assert "server.hosts" in line and "(unknown_host)" in line
@@ -377,7 +377,7 @@ def test_a_request_whose_answer_is_lost_is_not_sent_again():
      "the server answered 403: not today ("),
     (b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n", "the server answered 502 ("),
 ])
-def test_answers_that_are_not_of_laterd_are_told_as_such(answer, says):
+def test_answers_that_are_not_of_laterd_are_reported_as_such(answer, says):
     def serve(listener, one):
         if listener.request(one):
             one.sendall(answer)

@@ -97,7 +97,7 @@ def test_an_id_that_is_used_again_shows_all_its_jobs(laterd):
         assert len({one["number"] for one in found}) == 3
 
 
-def test_nobody_is_told_of_a_due_time_after_the_end(laterd):
+def test_no_due_time_is_shown_after_the_end(laterd):
     """What ended the job is missing: history was off."""
     server = laterd(KEPT)
     with Client(server.port) as client:
@@ -175,7 +175,7 @@ def test_it_says_by_whom_a_job_was_reserved(laterd, tmp_path):
     assert "unix" in shown.stdout.splitlines()[2].split()[-1], shown
 
 
-def test_off_and_unknown_are_told_apart(laterd):
+def test_off_and_unknown_are_distinguished(laterd):
     with Client(laterd(KEPT).port) as client:
         answer = client.get("/v1/jobs/nobody/history")
         assert (answer.status, answer.json()["code"]) == (404, "not_found")

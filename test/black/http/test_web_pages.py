@@ -125,7 +125,7 @@ def test_a_page_cannot_give_commands_to_the_port_for_beanstalkd(laterd):
         assert 'laterd_misdirected_total{kind="http_on_beanstalk_port"} 4' in text
 
 
-def test_a_beanstalkd_client_on_the_port_for_http_is_told_at_once(laterd):
+def test_a_beanstalkd_client_on_the_port_for_http_is_answered_at_once(laterd):
     server, begin = laterd(), time.monotonic()
     for line in ("put 0 0 60 4\r\nevil\r\n", "reserve\r\n", "stats\r\n", "watch a\r\n"):
         with Wire(server.port) as wire:

@@ -568,7 +568,7 @@ def test_or_it_is_given_up(laterd):
 
 
 @pytest.mark.embedded("of segments of the log")
-def test_what_the_log_keeps_no_longer_is_told_until_somebody_begins_again(laterd):
+def test_what_the_log_keeps_no_longer_is_reported_until_somebody_begins_again(laterd):
     maria = MariaDb().make().start()
     keys = {"on_lag": "detach", "max_lag": "1M", "max_lag_time": "1h"}
     try:

@@ -308,7 +308,7 @@ def test_a_row_that_was_deleted_or_written_by_hand_is_named_as_the_reason(member
     assert "was written by another" in facts(laterd, "leads_no_longer", 1)
 
 
-def test_a_service_that_forgot_the_epoch_is_told_a_higher_one(member, service, request):
+def test_a_service_that_forgot_the_epoch_is_given_a_higher_one(member, service, request):
     laterd = member()
     laterd.start()
     until(lambda: serves(laterd), 5)
@@ -400,7 +400,7 @@ def test_a_wrong_value_is_refused(tmp_path, key, value, words):
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
-def test_a_member_ca_of_mysql_that_cannot_be_read_is_told(tmp_path):
+def test_a_member_ca_of_mysql_that_cannot_be_read_is_reported(tmp_path):
     path = tmp_path / "laterd.conf"
     for query, refused in (("?tls=verify", True), ("?tls=on", False)):
         path.write_text(f"[member]\nurl = mysql://u@h/db{query}\nca = /nowhere\n", encoding="utf-8")

@@ -127,7 +127,7 @@ def test_who_does_not_verify_is_encrypted_all_the_same(laterd_on, secure, kind):
     ("[member]\nurl = mysql://u@127.0.0.1/d?tls=verify\n", "member.ca"),
     ("[journal]\nurl = mysql://u@127.0.0.1/d?tls=verify\n", "[journal] ca"),
     ("[broker.rabbit]\ntype = amqp\nurl = amqps://127.0.0.1\n", "warning: [broker.rabbit] ca")])
-def test_a_system_without_a_file_of_authorities_is_told_at_the_start(tmp_path, section, key):
+def test_a_system_without_a_file_of_authorities_is_reported_at_the_start(tmp_path, section, key):
     path = tmp_path / "laterd.conf"
     path.write_text(section, encoding="utf-8")
     for file, refused in (("/nowhere", True), (path, False)):

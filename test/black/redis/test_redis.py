@@ -150,7 +150,7 @@ def test_a_user_with_a_password_and_a_socket(daemons, tmp_path):
 # One Redis that is not well
 
 
-def test_a_killed_redis_is_told_at_once_and_found_again(daemons):
+def test_a_killed_redis_is_reported_at_once_and_found_again(daemons):
     with Redis(appendonly="yes", appendfsync="always") as redis:
         server = daemons(redis.url, timeout=SHORT)
         with Client(server.port) as client:

@@ -99,7 +99,7 @@ def test_p2_a_queue_of_layout_3_is_served_on_and_loses_nothing(laterd):
 
 
 @pytest.mark.parametrize("bucket", [0, 255])
-def test_a_lost_bucket_is_made_again_and_told(laterd, bucket):
+def test_a_lost_bucket_is_made_again_and_reported(laterd, bucket):
     with Redis() as redis:
         server = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 1}})
         with Client(server.port) as client:

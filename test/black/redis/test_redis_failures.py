@@ -515,7 +515,7 @@ def test_a_job_that_came_while_the_reply_was_lost_reaches_the_parked_poll(far, r
     assert relay.cuts == 1
 
 
-def test_a_due_job_reaches_the_parked_poll_though_the_reply_that_told_of_it_was_lost(far, relay):
+def test_a_due_job_reaches_the_parked_poll_though_the_reply_that_reported_it_was_lost(far, relay):
     """The promote took the poll's mark away; sent again, it finds neither mark nor job."""
     poll = Poll(far.port, "t")
     pushing = time.monotonic()

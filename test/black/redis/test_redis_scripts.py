@@ -121,7 +121,7 @@ def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
     ear.close()
 
 
-def test_a_job_is_told_to_the_daemon_that_waits_longest(queue, script_port):
+def test_a_job_is_reported_to_the_daemon_that_waits_longest(queue, script_port):
     """Whoever promotes knows by itself if it is that one; else the other is told, and no third."""
     other = Queue(script_port, daemon=b"daemon-2")
     make_topics(queue, "t")
@@ -328,7 +328,7 @@ def test_topics_come_by_pages_in_order(queue):
     assert seen == names
 
 
-def test_limits_are_told(queue):
+def test_limits_are_reported(queue):
     assert queue.push("a", limits=(2, 1)).err == "ok"
     assert queue.push("b", limits=(2, 1)).err == "topics_limit"
     assert queue.push("a", limits=(2, 1)).err == "ok"
@@ -420,7 +420,7 @@ def test_a_mark_brings_one_notice(queue, script_port):
     ear.close()
 
 
-def test_a_promote_tells_its_asker_alone_where_nobody_waits_longer(queue, script_port):
+def test_a_promote_notifies_its_caller_alone_where_nobody_waits_longer(queue, script_port):
     make_topics(queue, "mine", "both", "other", "nobodys", "younger")
     ear = Ear(script_port, queue.daemon, b"daemon-2")
     other = Queue(script_port, daemon=b"daemon-2")
@@ -441,7 +441,7 @@ def test_a_promote_tells_its_asker_alone_where_nobody_waits_longer(queue, script
     ear.close()
 
 
-def test_the_end_of_a_pause_is_told(queue, script_port):
+def test_the_end_of_a_pause_is_notified(queue, script_port):
     ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.run("topic", "p", "t", FOREVER, 0, "")
@@ -451,7 +451,7 @@ def test_the_end_of_a_pause_is_told(queue, script_port):
     ear.close()
 
 
-def test_a_pause_that_ends_sooner_than_it_did_is_told(queue, script_port):
+def test_a_pause_that_ends_sooner_than_it_did_is_notified(queue, script_port):
     ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.run("topic", "p", "t", queue.now() + HOUR, 0, "")
@@ -475,7 +475,7 @@ def test_who_may_not_publish_leaves_no_job_half_moved(queue):
         queue.redis.call("ACL", "SETUSER", "default", "allchannels")
 
 
-def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
+def test_the_owner_is_notified_of_what_is_due_sooner(queue, script_port):
     make_topics(queue, "t")
     ear = Ear(script_port, queue.daemon)
     due = queue.now() + HOUR
@@ -509,7 +509,7 @@ def test_daemons_hear_of_each_other(queue, script_port):
     second.close()
 
 
-def test_a_heartbeat_is_told_to_the_next_daemon_that_can_be_told(queue, script_port):
+def test_a_heartbeat_is_sent_to_the_next_daemon_that_can_receive_it(queue, script_port):
     others = [Queue(script_port, daemon=b"daemon-%d" % number) for number in (2, 3, 4)]
     third, everyone = Ear(script_port, b"daemon-4"), Ear(script_port)
     for one in (queue, *others):
@@ -527,7 +527,7 @@ def test_a_heartbeat_is_told_to_the_next_daemon_that_can_be_told(queue, script_p
         one.close()
 
 
-def test_all_are_told_who_is_silent_and_that_it_is_not_any_more(queue, script_port):
+def test_all_are_notified_who_is_silent_and_that_it_is_not_any_more(queue, script_port):
     other, ear = Queue(script_port, daemon=b"daemon-2"), Ear(script_port)
     queue.beat(), other.beat()
     time.sleep(0.05)

@@ -143,7 +143,7 @@ def test_a_master_that_no_sentinel_knows_is_refused_at_once(laterd, trio):
     soon(time.monotonic() - since, 3)
 
 
-def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):
+def test_too_few_replicas_are_reported_once_and_when_there_are_enough(laterd):
     """Redis finds nothing wrong: without this the log would not say why each change gets 503."""
     with Redis() as master, Redis() as replica:
         server = laterd(config(master.url, timeout="2s", wait_replicas=1))
@@ -160,7 +160,7 @@ def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):
         assert len(server.events("redis_replicas_enough")) == 1
 
 
-def test_a_sentinel_that_goes_is_told_once_and_does_no_harm(laterd, trio):
+def test_a_sentinel_that_goes_is_reported_once_and_does_no_harm(laterd, trio):
     server = laterd(config(trio.url))
     wait_until(lambda: subscribers(trio) == 3)
     gone = trio.sentinels[0]

@@ -93,7 +93,7 @@ def test_what_passes_at_once_is_no_news(laterd, redis):
     assert not server.events("redis_stalled") and not server.events("redis_resumed")
 
 
-def test_a_long_load_is_told_after_the_restart(laterd):
+def test_a_long_load_is_reported_after_the_restart(laterd):
     with Redis(key_load_delay=5000, loading_process_events_interval_bytes=1024) as redis:  # us, for each key
         server = laterd(config(redis.url))
         with redis.connect() as one:

@@ -115,7 +115,7 @@ def test_a_sentinel_is_no_server_and_a_server_no_sentinel(laterd, redis):
     assert len(server.events("sentinel_away")) == 1 and not server.events("sentinel_back")
 
 
-def test_a_server_that_is_not_fit_yet_is_told_once(laterd):
+def test_a_server_that_is_not_fit_yet_is_reported_once(laterd):
     """It is connected to, asked and left, some twenty times a second."""
     with cluster_node() as node:
         server = laterd(config(f"redis+cluster://127.0.0.1:{node.port}"), start=False)

@@ -133,7 +133,7 @@ def test_an_election_over_tls_trusts_the_authority_of_member_ca(certificates, tl
             laterd.kill()
 
 
-def test_a_member_ca_that_is_no_file_is_told(certificates, tls_redis, tmp_path):
+def test_a_member_ca_that_is_no_file_is_reported(certificates, tls_redis, tmp_path):
     laterd = elects(certificates, tls_redis, tmp_path / "wrong", "q", "/nowhere")
     with pytest.raises(DidNotStart, match="member.ca"):
         laterd.start()
@@ -188,7 +188,7 @@ def test_laterd_proves_who_it_is_where_redis_asks(laterd, certificates):
             client.push_id("t", body="x")
 
 
-def test_a_server_without_tls_and_files_that_are_none_are_told(laterd, certificates, tls_redis):
+def test_a_server_without_tls_and_files_that_are_none_are_reported(laterd, certificates, tls_redis):
     said = refusal(laterd, f"rediss://localhost:{tls_redis.port}")  # it waits for a command's end
     assert "does not answer a TLS hello: most likely it speaks no TLS on this port: write redis://" in said
     url = f"rediss://localhost:{tls_redis.tls_port}"

@@ -34,13 +34,13 @@ def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
         assert figures(client, "t") == [200, 1, 1, 0]
 
 
-def test_a_data_directory_that_is_not_used_is_told(laterd, redis):
+def test_a_data_directory_that_is_not_used_is_reported(laterd, redis):
     server = laterd(config(redis.url))
     (level, facts), = server.events("data_dir_unused")
     assert level == "warn" and f"dir={server.data} " in facts and "--data-dir" in facts
 
 
-def test_a_redis_that_is_full_is_told_with_what_to_do(laterd, redis):
+def test_a_redis_that_is_full_is_reported_with_what_to_do(laterd, redis):
     server = laterd(config(redis.url))
     redis.call("CONFIG", "SET", "maxmemory", 1)
     with Client(server.port) as client:

@@ -270,7 +270,7 @@ def test_a_topic_is_cleared_of_one_state_or_of_all(client, topic):
     assert code(client.post(f"/v1/topics/{topic}-not/clear", state="all")) == "not_found"
 
 
-def test_a_pause_makes_no_topic_unless_it_is_told_to(client, topic):
+def test_a_pause_makes_no_topic_unless_that_is_requested(client, topic):
     pause = f"/v1/topics/{topic}/pause"
     answer = client.post(pause)
     assert code(answer) == "not_found" and '\\"create\\":true' in answer.text

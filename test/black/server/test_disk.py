@@ -499,7 +499,7 @@ def spare_files(data, reused):
 
 
 @pytest.mark.parametrize("of, offset", [("new", 20), ("new", 80_000), ("reused", 20), ("reused", 4090)])
-def test_a_flipped_byte_in_a_spare_file_is_told_as_harmless(laterd, tmp_path, of, offset):
+def test_a_flipped_byte_in_a_spare_file_is_reported_as_harmless(laterd, tmp_path, of, offset):
     server = laterd({"store": {"segment_bytes": "256K"}})
     with Client(server.port) as client:
         push_many(client, "stays", 3, delay="1h")
@@ -541,7 +541,7 @@ def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
 
 @nobody.ROOT_ONLY
 @pytest.mark.parametrize("whose", ["the directory", "a file in it"])
-def test_a_directory_that_it_may_not_write_to_is_told_with_what_to_do(whose):
+def test_a_directory_that_it_may_not_write_to_is_reported_with_what_to_do(whose):
     with nobody.folder_for_nobody() as folder:
         data = os.path.join(folder, "data")
         os.mkdir(data, 0o755)

@@ -137,7 +137,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[store]\ndata_dir = \"/a\"\n", "conf:2: data_dir: write the value without quotation marks\n"),
     ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
-def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
+def test_a_bad_configuration_is_reported_with_what_would_be_good(tmp_path, text, says):
     code, said = checked(tmp_path, text)
     assert code == 2 and says in said
 
@@ -182,7 +182,7 @@ def first_port_for_all():
     pytest.param("127.0.0.1:80", "ports below 1024 are for root, or for a socket unit of systemd",
                  marks=pytest.mark.skipif(first_port_for_all() < 1024, reason="everybody may listen there")),
     ("unix:/root/laterd.sock", "laterd's user must be able to make a file in that directory")])
-def test_an_address_that_is_not_allowed_is_told_with_what_to_do(address, says):
+def test_an_address_that_is_not_allowed_is_reported_with_what_to_do(address, says):
     with nobody.folder_for_nobody() as folder:
         ended = nobody.run_as_nobody(folder, LATERD, "--no-persist", "--beanstalk", "none", "--http", address)
     assert ended.returncode == 1
