@@ -40,7 +40,7 @@ local function drop_name(name)
 end
 
 -- Publishes to the next daemon. False: none of the next TRIES daemons has a subscriber.
-local function tell_next()
+local function notify_next()
     local ours = place_of_name(daemon)
     for step = 1, math.min(#names / 8, TRIES) do
         local at = (ours + 8 * step - 1) % #names + 1
@@ -103,7 +103,7 @@ else
     call('HSET', hash, 'h' .. daemon, how .. pack('<I8', now))
     if not place_of_name(daemon) then names = names .. daemon end
     local same = before and sub(before, 1, 1) == how
-    if not (same and tell_next()) then publish('b' .. how .. daemon) end
+    if not (same and notify_next()) then publish('b' .. how .. daemon) end
 end
 if string.find(ARGV[4], 'l', 1, true) then records = look() end
 if names ~= listed then call('HSET', hash, 'r', names) end

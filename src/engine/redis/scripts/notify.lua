@@ -27,7 +27,7 @@ end
 -- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
 -- first one is this daemon, with a mark of an earlier request than this one: it receives the job's topic
 -- in the answer, without a notice. A mark of a later request means that the caller has given this one up.
-local function tell_promoted(topic, jobs)
+local function notify_promoted(topic, jobs)
     local mark, ours = call('HGET', hash, '#w' .. topic), false
     while mark and jobs > 0 do
         local flags = string.byte(mark) - 48

@@ -138,7 +138,7 @@ if from then call('HSET', hash, 'q', from > 0 and from + TOPICS / 2 - done or 0)
 
 local ours = {}
 for i = #topics, 1, -1 do -- the longest due first
-    if tell_promoted(topics[i], counts[i]) then ours[#ours + 1] = topics[i] end
+    if notify_promoted(topics[i], counts[i]) then ours[#ours + 1] = topics[i] end
 end
 
 local leases = math.max(LEASES_LEAST, math.min(LEASES, math.floor(left / 10)))
