@@ -24,6 +24,7 @@
 #include "sim/disk.h"
 #include "store/store.h"
 #include "test/unit/support/grow.h"
+#include "test/unit/support/places.h"
 
 enum {
     MODEL_SEGMENT = 32 * 1024,
@@ -62,13 +63,9 @@ struct model {
     struct store_error error;
     struct model_job *jobs;
     size_t job_count;
-    bool backed_up;  /* a backup has its files open */
-    bool disordered; /* not each has a higher number than the one before; then, … */
-    struct {
-        uint32_t *slots; /* … by their numbers, where in `jobs` they are, plus one, … */
-        size_t mask;     /* … of so many slots, less one, … */
-        size_t count;    /* … of which so many are not 0 */
-    } places;
+    bool backed_up;       /* a backup has its files open */
+    bool disordered;      /* not each has a higher number than the one before: then … */
+    struct places places; /* … where in `jobs` each is, by its number */
     struct model_entry *journal;
     size_t entry_count;
     uint64_t acknowledged; /* the last batch called durable */
@@ -110,52 +107,15 @@ static inline uint64_t model_random(struct model *model, uint64_t below)
     return (z ^ z >> 31) % below;
 }
 
-static inline size_t model_slot(const struct model *model, uint64_t seq)
-{
-    return (seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) & model->places.mask;
-}
-
-static inline void model_place(struct model *model, size_t at)
-{
-    size_t slot = model_slot(model, model->jobs[at].seq);
-    while (model->places.slots[slot])
-        slot = (slot + 1) & model->places.mask;
-    model->places.slots[slot] = (uint32_t)at + 1;
-    model->places.count++;
-}
-
-/* All of them, in at least four times as many slots. */
-static inline void model_place_all(struct model *model)
-{
-    size_t slots = 64;
-    while (slots < 4 * model->job_count)
-        slots *= 2;
-    mem_free(model->places.slots);
-    model->places.slots = mem_zalloc(slots * sizeof(*model->places.slots));
-    model->places.mask = slots - 1;
-    model->places.count = 0;
-    for (size_t i = 0; i < model->job_count; i++)
-        model_place(model, i);
-}
-
-/* Where a test has taken a job away again, a slot may tell the place of another one, or of none. */
-static inline struct model_job *model_find_disordered(struct model *model, uint64_t seq)
-{
-    size_t slot = model_slot(model, seq);
-    for (; model->places.slots[slot]; slot = (slot + 1) & model->places.mask) {
-        size_t at = model->places.slots[slot] - 1;
-        if (at < model->job_count && model->jobs[at].seq == seq)
-            return &model->jobs[at];
-    }
-    return NULL;
-}
-
 /* They are mostly in the order of their numbers. */
 static inline struct model_job *model_find(struct model *model, uint64_t seq)
 {
-    size_t low = 0, high = model->job_count;
+    size_t low = 0, high = model->job_count, step = 0, at = 0;
+    while (model->disordered && places_next(&model->places, seq, &step, &at))
+        if (at < model->job_count && model->jobs[at].seq == seq)
+            return &model->jobs[at]; /* a test may have taken away the job of another place */
     if (model->disordered)
-        return model_find_disordered(model, seq);
+        return NULL;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (model->jobs[middle].seq == seq)
@@ -174,10 +134,13 @@ static inline struct model_job *model_add(struct model *model, uint64_t seq)
     bool was = model->disordered;
     model->disordered |= model->job_count && model->jobs[model->job_count - 1].seq > seq;
     model->jobs[model->job_count++] = (struct model_job){.seq = seq};
-    if (model->disordered && (!was || 2 * (model->places.count + 1) > model->places.mask))
-        model_place_all(model);
-    else if (model->disordered)
-        model_place(model, model->job_count - 1);
+    if (model->disordered && (!was || places_full(&model->places))) {
+        places_make(&model->places, 4 * model->job_count);
+        for (size_t i = 0; i < model->job_count; i++)
+            places_add(&model->places, model->jobs[i].seq, i);
+    } else if (model->disordered) {
+        places_add(&model->places, seq, model->job_count - 1);
+    }
     return &model->jobs[model->job_count - 1];
 }
 
