@@ -48,7 +48,7 @@ static void elect(const uint8_t *data, size_t size)
         struct zk_answer answer = {.result = (enum zk_result)(take(&data, &size) % 6)};
         now_us += take(&data, &size) * INT64_C(10000);
         (void)zk_expire(&election, now_us);
-        if (!election.asked && zk_next_us(&election) <= now_us)
+        if (!election.pending && zk_next_us(&election) <= now_us)
             (void)zk_next(&election, now_us);
         answer.name_count = take(&data, &size) % NAMES_MAX;
         for (unsigned i = 0; i < answer.name_count; i++) {
@@ -67,7 +67,7 @@ static void elect(const uint8_t *data, size_t size)
         data_len = data_len < size ? data_len : size;
         answer.data = bytes_of(data, data_len);
         answer.version = (int)size;
-        if (election.asked)
+        if (election.pending)
             zk_answered(&election, &answer, now_us);
         data += data_len;
         size -= data_len;

@@ -45,7 +45,10 @@ static inline void mend(struct life *life, const struct mender *mender)
     case MEND_FEW: settings->few_replicas = false; break;
     case MEND_LEAVE: leave(life, &life->daemons[mender->a]); break;
     case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
-    case MEND_LEAP: settings->ahead_us -= mender->by_us; break;
+    case MEND_LEAP:
+        settings->ahead_us -= mender->by_us;
+        late_excuse(life, LEAP_RECOVERY_US);
+        break;
     }
 }
 
@@ -203,6 +206,7 @@ static inline void leap(struct life *life)
         if (only < life->server_count && i != only)
             continue;
         sim_redis_settings(life->servers[i])->ahead_us += by_us;
+        late_excuse(life, LEAP_RECOVERY_US);
         if (for_good || life->mender_count == MENDERS_MAX)
             continue;
         mend_at(life, span(life, 3 * SECOND_US), MEND_LEAP, i, 0);

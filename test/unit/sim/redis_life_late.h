@@ -21,11 +21,8 @@
 #include "redis_life_keys.h"
 
 enum {
-    LATE_US = 1100 * MS,  /* engine.c: BELIEVE_US, and two calls, one after the other */
-    PROMPT_US = 150 * MS, /* notices and calls take a few milliseconds each */
-    LEAP_RECOVERY_US = 1000 * MS,
-    FAULT_RECOVERY_US =
-        2000 * MS,          /* link.c: BACK_OFF_MAX_US; members.h: a silent daemon is found */
+    LATE_US = 1100 * MS,    /* engine.c: BELIEVE_US, and two calls, one after the other */
+    PROMPT_US = 150 * MS,   /* notices and calls take a few milliseconds each */
     LATE_LOOK_US = 20 * MS, /* between two looks */
 };
 
@@ -107,13 +104,6 @@ static inline void late_follow(struct life *life, unsigned partition, unsigned t
 }
 
 /* ---- while nothing is wrong ---- */
-
-static inline void late_excuse(struct life *life, int64_t recovery_us)
-{
-    int64_t well_us = life->now_us + recovery_us;
-    if (life->late.well_us < well_us)
-        life->late.well_us = well_us;
-}
 
 static inline bool late_is_moving(const struct life *life)
 {

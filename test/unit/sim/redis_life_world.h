@@ -111,6 +111,11 @@ struct mender {
 
 /* ---- lateness, see redis_life_late.h ---- */
 
+enum {
+    LEAP_RECOVERY_US = 1000000,
+    FAULT_RECOVERY_US = 2000000, /* link.c: BACK_OFF_MAX_US; members.h: a silent daemon is found */
+};
+
 struct due_job {
     char number[8];   /* as in its key */
     int64_t since_us; /* it is due, and nobody has it; 0: there is none */
@@ -154,6 +159,14 @@ struct life {
     struct mender menders[MENDERS_MAX];
     unsigned mender_count;
 };
+
+/* No job is late until so long after now. */
+static inline void late_excuse(struct life *life, int64_t recovery_us)
+{
+    int64_t well_us = life->now_us + recovery_us;
+    if (life->late.well_us < well_us)
+        life->late.well_us = well_us;
+}
 
 static inline uint64_t env_number(const char *name, uint64_t otherwise)
 {
