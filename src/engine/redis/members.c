@@ -293,6 +293,7 @@ static struct member *add_alive(struct members *members, const struct script_mem
     if (is_ours(members, report))
         return NULL;
     if (report->how == SCRIPT_LEAVES) {
+        members->left_us = now_of(members);
         if (known)
             drop_gone(members, known);
         else
@@ -510,6 +511,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
         members->wants_list = true; /* perhaps it was one */
         return;
     }
+    bool outdated = heard > 0 && sent_us <= members->left_us; /* it may have who has left */
+    heard = outdated ? 0 : heard;
     have_contact(members, sent_us, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
     struct heartbeat_answer answer = {.policy = count > 2 ? &parts[2] : NULL,
@@ -518,6 +521,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
     members->options.heartbeat_answered(members->options.owner, &answer);
     if (heard)
         apply_list(members, sent_us, others, heard);
+    if (outdated)
+        request_list(members);
     look_soon(members);
 }
 

@@ -92,6 +92,7 @@ struct members {
     bool started, leaving;
     bool wants_list;      /* the next heartbeat asks for the list of daemons */
     int64_t list_sent_us; /* when the last answered request for the list was sent; 0: never */
+    int64_t left_us;      /* when a notice said last that a daemon leaves; 0: never */
     int64_t alone_us; /* when a list showed nobody else; 0: not since we know another, or since our
                          heartbeats are answered without a break */
     enum script_how how;

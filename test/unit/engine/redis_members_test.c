@@ -513,6 +513,31 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
     end_bed(&bed);
 }
 
+/* Redis answered while it was there; the notice that it leaves came by another connection, first.
+   Taken for alive again, it would own partitions until the next list, ten seconds later. */
+static void one_that_left_since_a_look_was_sent_is_not_added_again(void **state)
+{
+    static struct bed bed;
+    struct script_member leaver = {.name = "daemon-2", .how = SCRIPT_LEAVES};
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    assert_true(looks(&bed.calls));
+    at(loop.now_us + 1000);
+    members_note_report(&bed.us, &leaver, false);
+    at(loop.now_us + 1000);
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    assert_int_equal(bed.us.count, 0);
+    assert_true(looks(&bed.calls)); /* at once, without a second's wait */
+    struct bytes records = records_of_two(SCRIPT_SERVES);
+    answer_beat_with(&bed.calls, bytes_of(records.at + SCRIPT_MEMBER_BYTES, SCRIPT_MEMBER_BYTES));
+    at(loop.now_us);
+    assert_int_equal(bed.us.count, 0);
+    assert_true(none_under_way(&bed.calls));
+    assert_true(members_own(&bed.us, 0));
+    end_bed(&bed);
+}
+
 /* Before others are taken for dead because they are not known. */
 static void who_may_not_know_all_asks_for_the_list(void **state)
 {
@@ -763,6 +788,7 @@ int main(void)
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
         cmocka_unit_test(one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more),
         cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
+        cmocka_unit_test(one_that_left_since_a_look_was_sent_is_not_added_again),
         cmocka_unit_test(who_may_not_know_all_asks_for_the_list),
         cmocka_unit_test(
             one_that_a_list_lacks_may_send_ordered_topics_until_a_later_list_lacks_it_too),
