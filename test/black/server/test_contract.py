@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from patience import TooLate, before
+from patience import TooLate, before, soon
 from process import Laterd
 from redis import REDIS_SERVER, Redis
 from wire import Client, Wire, eventually, request_bytes
