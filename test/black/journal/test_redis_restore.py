@@ -10,7 +10,7 @@ import pytest
 
 from journal import CURSORS, JOBS, LOGS, as_journal, differences, gauge, listed, queue, rows, store_of
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
-from patience import soon
+from patience import TooLate, soon
 from redis import Cluster, Connection, Redis
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
 from wire import Client, eventually
@@ -363,6 +363,8 @@ def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, 
         if eventually(lambda: left(redis) > 0 or not thread.is_alive(), 20, 0.001) and thread.is_alive():
             break
         thread.join()
+    else:
+        raise TooLate("each restore was over before it was seen")
     one.process.send_signal(signal.SIGSTOP)
     try:
         assert eventually(lambda: leads(other), 60)

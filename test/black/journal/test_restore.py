@@ -113,7 +113,7 @@ def test_a_queue_that_lost_its_disk_is_rebuilt(queue, maria, base):
 
 
 def test_a_row_that_is_refused_is_logged_by_its_id(queue, laterd, maria, base):
-    server = laterd({"journal": {"url": maria.url(base)}, "push": {"allow": "127.0.0.1", "job_targets": "any"}})
+    server = laterd({"journal": {"url": maria.url(base)}, "push": {"allow": "127.0.0.1", "ports": "9", "job_targets": "any"}})
     with Client(server.port) as client:
         target = {"target": {"type": "http", "url": "http://127.0.0.1:9/"}}
         assert client.request("PUT", "/v1/topics/t", target).status == 200

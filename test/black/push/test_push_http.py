@@ -251,13 +251,15 @@ def test_a_missing_secret_fails_the_job_by_the_name_of_its_reference(pushing, re
 
 
 def test_a_topic_that_is_held_back_names_the_receiver_whose_breaker_is_open(pushing, receiver):
+    begun = time.monotonic()
     set_target(pushing, "sick", receiver.url("/status/500"))
     pushing.push_many("sick", [{"body": "x"}] * 12)
     address = receiver.url("/status/500").removesuffix("/status/500")
     assert held_by(pushing, "sick", "breaker") == address
     assert pushing.server.wait_log("breaker_opened")
-    warning = pushing.server.events("breaker_opened")[0]
-    assert f'receiver="{address}"' in warning[1], warning
+    warnings = pushing.server.events("breaker_opened")
+    assert len(warnings) <= 1 + (time.monotonic() - begun) // 10, warnings  # one each ten seconds
+    assert f'receiver="{address}"' in warnings[0][1], warnings
 
 
 def test_a_receiver_gets_no_more_than_push_host_rate_whatever_the_topics(laterd):

@@ -222,8 +222,10 @@ def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
         assert wire.silent(0.3)
     poll = Poll(there.port, "t")
     with Client(here.port) as client:
+        since = time.monotonic()
         job_id = client.push_id("t", body="x", ttr="1m")
     job = poll.job()
+    soon(time.monotonic() - since, 3)
     assert (job["id"], job["attempt"]) == (job_id, 1)
 
 

@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from patience import TooLate, before
+from patience import TooLate, before, soon
 from process import Laterd
 from redis import REDIS_SERVER, Redis
 from wire import Client, Wire, eventually, request_bytes
@@ -326,7 +326,9 @@ def test_a_waiting_reserve_is_served_by_a_push_a_kick_a_release_and_a_resume(por
 def test_a_ttr_that_ends_gives_the_job_back_and_makes_its_lease_stale(client, topic):
     client.push_id(topic, id=topic, body=1, ttr="200ms")
     first = take(client, topic)
+    since = time.monotonic()
     second, = client.reserve(topic, wait="25s")
+    soon(time.monotonic() - since, 9)
     assert second["attempt"] == 2 and second["failures"] == 1
     with before(second["deadline_ms"] / 1000):
         assert code(client.job(topic, "finish", lease=first["lease"])) == "stale_lease"
