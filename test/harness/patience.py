@@ -21,9 +21,11 @@ def soon(took, limit):
 @contextlib.contextmanager
 def before(end):
     """For what holds until `end`, a time.time(), and no longer: a ttr, a delay, a pause. A failure in the block is
-    one if it comes before that; later it is too late, for it says nothing then."""
+    one if it comes before that; later it is too late, for it says nothing then. No answer at all is a failure."""
     try:
         yield
+    except OSError:
+        raise
     except Exception as error:
         if time.time() >= end:
             raise TooLate(f"{time.time() - end:.3f} s after the time: {error!r}") from error

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nats import INSTALLED, Nats
-from patience import TooLate, soon
+from patience import soon
 from process import LATERD
 from push import preloaded_names
 from silent import SilentBroker

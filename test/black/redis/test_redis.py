@@ -45,13 +45,14 @@ def push_all(client, topic, count, **fields):
     return [client.push_id(topic, body=f"{topic}-{i}", **fields) for i in range(count)]
 
 
-def drain(client, topic):
-    """All ready jobs of the topic, finished; their bodies in the order they came."""
+def drain(client, topic, refused=()):
+    """All ready jobs of the topic, finished; their bodies in the order they came. `refused`: statuses that end it,
+    too, though there may be more."""
     bodies = []
     while True:
         answer = client.post("/v1/reserve", {"topics": [topic], "wait": 0, "max": 100})
         if answer.status != 200:
-            assert answer.status in (204, 503), answer
+            assert answer.status in (204, *refused), answer
             return bodies
         for job in answer.json()["jobs"]:
             bodies.append(job["body"])
@@ -59,9 +60,9 @@ def drain(client, topic):
 
 
 def drain_all(client, topic, wanted):
-    """The same, until these have come: an answer may be without jobs of a server that is slow."""
+    """The same, until these have come: an answer may be without jobs of a server that is slow, or be a 503."""
     bodies, wanted = [], set(wanted)
-    wait_until(lambda: bodies.extend(drain(client, topic)) or wanted <= set(bodies))
+    wait_until(lambda: bodies.extend(drain(client, topic, (503,))) or wanted <= set(bodies))
     return bodies + drain(client, topic)
 
 
