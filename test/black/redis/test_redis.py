@@ -46,8 +46,8 @@ def push_all(client, topic, count, **fields):
 
 
 def drain(client, topic, refused=()):
-    """All ready jobs of the topic, finished; their bodies in the order they came. `refused`: statuses that end it,
-    too, though there may be more."""
+    """All ready jobs of the topic, finished; their bodies in the order they came. `refused`: statuses that end it too:
+    there may be more then."""
     bodies = []
     while True:
         answer = client.post("/v1/reserve", {"topics": [topic], "wait": 0, "max": 100})
