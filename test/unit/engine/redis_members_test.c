@@ -521,8 +521,8 @@ static void one_that_left_since_a_look_was_sent_is_not_added_again(void **state)
     (void)state;
     make_bed(&bed);
     at(loop.now_us);
-    at(loop.now_us + 1000);
     members_note_report(&bed.us, &leaver, false);
+    at(loop.now_us + 1000);
     answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
     assert_int_equal(bed.us.count, 0);
     assert_true(looks(&bed.calls)); /* at once, without a second's wait */
