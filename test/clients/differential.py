@@ -224,10 +224,9 @@ class Side:
 
     def wait_parked(self, connection):
         """Waits until the server has answered the reserve, or keeps it: what others ask then comes after it."""
-        end = time.monotonic() + SLOW_S
-        while not self.seen(0, connection) and time.monotonic() < end \
-                and self.connections[KEEPER].stats()["current-waiting"] == "0":
-            pass
+        end = time.monotonic() + PATIENCE_S
+        while not self.seen(0, connection) and self.connections[KEEPER].stats()["current-waiting"] == "0":
+            assert time.monotonic() < end, "a reserve is neither answered nor waits"
 
     def fini(self):
         """Leaves the server as empty as it was."""
