@@ -378,7 +378,8 @@ static enum err skip_region(struct recovery *recovery, struct segment *segment)
 
 /*
  * Replays batches from the segment's end so far up to (not including) `batch_end`, or up to the
- * first that is not intact, which is no error. ERR_IO: the disk cannot read it.
+ * first that is not intact, which is no error. ERR_IO with PLACE_UNREAD: the disk cannot read it;
+ * other errors are those of replay_batch().
  */
 static enum err replay_good(struct recovery *recovery, struct segment *segment,
                             struct walker *walker, uint64_t batch_end)
@@ -418,14 +419,14 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
 {
     for (;;) {
         enum err err = replay_good(recovery, segment, walker, batch_end);
-        if (err != OK && err != ERR_IO)
-            return err;
+        if (err && walker->kind != PLACE_UNREAD)
+            return err; /* of a record: no damage of the log */
         if (!err && recovery->batch_next == batch_end)
             return OK;
         uint64_t stopped = recovery->batch_next;
-        enum err round_err = skip_region(recovery, segment);
-        if (round_err)
-            return err ? err : round_err;
+        enum err skip_err = skip_region(recovery, segment);
+        if (skip_err)
+            return err ? err : skip_err;
         CHECK(recovery->batch_next > stopped);
         *recovery->error = (struct store_error){0};
     }

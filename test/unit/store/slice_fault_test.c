@@ -289,9 +289,42 @@ static void p2_no_flipped_bit_of_the_log_loses_a_far_job_silently(void **state)
     model_fini(&whole);
 }
 
+/* ---- a slice that the disk cannot read ---- */
+
+/* Whichever segment of the log mentions it: the log is not damaged. */
+static void the_slice_that_cannot_be_read_is_named(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list;
+    unsigned slices = 0;
+    begin_far(&whole, FAR_JOBS);
+    for (int i = 0; i < 40; i++) { /* the log goes on, so that earlier segments mention the slices */
+        assert_int_equal(model_push(&whole), OK);
+        model_turn(&whole);
+    }
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        copy_model(&model, &whole, i);
+        sim_disk_bad(model.disk, list.names[i], 0, DISK_ALIGN);
+        assert_int_equal(model_open(&model), ERR_IO);
+        assert_string_equal(model.error.file, list.names[i]);
+        assert_non_null(strstr(model.error.text, "header cannot be read"));
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
+    model_fini(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_slice_that_cannot_be_read_is_named),
         cmocka_unit_test(p1_p7_a_failed_call_of_the_opening_loses_no_far_job),
         cmocka_unit_test(p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job),
         cmocka_unit_test(p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job),
