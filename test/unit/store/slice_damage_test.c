@@ -3,6 +3,7 @@
  * intact.
  */
 #include "slice_bed.h"
+#include "store/record.h"
 #include "store/recovery/salvage.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
@@ -103,6 +104,42 @@ static void p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served(void **stat
     assert_true(tally.refused > 50 / sim_every() && tally.lost > 1000 / sim_every() &&
                 tally.noticed > 10 / sim_every());
     assert_true(tally.unseen < tally.lost / 10); /* padding, headers of blocks */
+    model_fini(&whole);
+}
+
+/* Its first record claims to be of a kind that may be skipped, and to be as long as three. */
+static void damage_that_looks_like_a_record_hides_no_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned slices = 0;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        char *bytes = mem_alloc(len), *record = bytes + BLOCK + BATCH_HEAD;
+        memcpy(bytes, at, len);
+        size_t first = get_u32(record), second = get_u32(record + first);
+        put_u32(record, (uint32_t)(first + second + get_u32(record + first + second)));
+        put_u8(record + 4, RECORD_SKIP);
+        copy_model(&model, &whole, &list);
+        sim_disk_put(model.disk, list.names[i], bytes, len);
+        mem_free(bytes);
+        assert_int_equal(model_open(&model), OK);
+        model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+        settle_for(&model, 3);
+        assert_int_equal(model.notices[STORE_DAMAGED], 1);
+        assert_int_equal(far_of(&model, JOB_DELAYED), 1);
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
     model_fini(&whole);
 }
 
@@ -301,6 +338,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served),
+        cmocka_unit_test(damage_that_looks_like_a_record_hides_no_job),
         cmocka_unit_test(a_missing_slice_is_told_of),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
         cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),

@@ -299,7 +299,8 @@ static void the_slice_that_cannot_be_read_is_named(void **state)
     struct file_list list;
     unsigned slices = 0;
     begin_far(&whole, FAR_JOBS);
-    for (int i = 0; i < 40; i++) { /* the log goes on, so that earlier segments mention the slices */
+    for (int i = 0; i < 40;
+         i++) { /* the log goes on, so that earlier segments mention the slices */
         assert_int_equal(model_push(&whole), OK);
         model_turn(&whole);
     }
