@@ -34,31 +34,36 @@ struct look_ahead {
 
 /* ---- the table of segments ---- */
 
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static enum err number_segments(struct recovery *recovery)
 {
     struct store *store = recovery->store;
     const struct directory *directory = &recovery->directory;
-    uint32_t next = directory->manifest.number_next;
+    uint64_t next = directory->manifest.number_next;
     for (size_t i = 0; i < directory->count; i++) {
         const struct found *found = &directory->found[i];
-        if (found->number >= next)
-            next = found->number + 1;
-        if (i < directory->used && found->head.number_next > next)
-            next = found->head.number_next;
+        next = higher(next, (uint64_t)found->number + 1);
+        if (i < directory->used)
+            next = higher(next, found->head.number_next);
     }
     for (size_t i = 0; i < directory->slice_count; i++)
-        if (directory->slices[i].number >= next)
-            next = directory->slices[i].number + 1;
-    uint32_t base = next;
+        next = higher(next, (uint64_t)directory->slices[i].number + 1);
+    uint64_t base = next;
     for (size_t i = 0; i < directory->count; i++)
         if (directory->found[i].number < base)
             base = directory->found[i].number;
-    if (next - base > SEGMENT_SPAN_MAX || next == 0) {
-        store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
-                        base, next);
+    if (next == 0 || next > UINT32_MAX || next - base > SEGMENT_SPAN_MAX) {
+        store_error_set(recovery->error, "wal-*", 0,
+                        "the files' numbers are from %llu to %llu, which no store has: move the "
+                        "file that does not belong here out, or restore from a backup",
+                        (unsigned long long)base, (unsigned long long)next - 1);
         return ERR_CORRUPT;
     }
-    segments_begin(store->segments, base, next);
+    segments_begin(store->segments, (uint32_t)base, (uint32_t)next);
     return OK;
 }
 
