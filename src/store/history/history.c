@@ -464,21 +464,13 @@ static void found_name(void *ctx, const char *name)
         found->history->number_next = number + 1;
 }
 
-static enum err read_all(struct disk *disk, struct disk_file *file, uint64_t offset, char *at,
-                         size_t len)
-{
-    size_t got = 0;
-    enum err err = disk->verbs->read(disk, file, offset, at, len, &got);
-    return err ? err : got == len ? OK : ERR_CORRUPT;
-}
-
 enum err history_file_read(struct disk *disk, struct disk_file *file, struct history_head *out_head,
                            char **out_fences)
 {
     *out_head = (struct history_head){0};
     char *block = mem_aligned(BLOCK, BLOCK);
     uint64_t size_bytes = 0;
-    enum err err = read_all(disk, file, 0, block, BLOCK);
+    enum err err = directory_read_all(disk, file, 0, block, BLOCK);
     enum format_verdict verdict = err ? FORMAT_BAD : history_head_decode(block, out_head);
     mem_free(block);
     enum err size_err = disk->verbs->size(disk, file, &size_bytes);
@@ -492,7 +484,7 @@ enum err history_file_read(struct disk *disk, struct disk_file *file, struct his
         return ERR_CORRUPT;
     size_t len = (size_t)out_head->blocks * HISTORY_FENCE_BYTES;
     char *fences = mem_alloc(len + 1);
-    err = read_all(disk, file, out_head->data_end, fences, len);
+    err = directory_read_all(disk, file, out_head->data_end, fences, len);
     if (err)
         mem_free(fences);
     else
