@@ -329,6 +329,13 @@ void segments_grow(struct segment *segment, uint64_t bytes)
     segment->end += bytes;
 }
 
+void segments_note_filled(struct segment *segment, uint64_t end)
+{
+    CHECK(end <= segment->size_bytes);
+    if (end > segment->filled)
+        segment->filled = end;
+}
+
 /* The segment before was open for writing. Later reads open it again, read-only. */
 void segments_headed(struct segments *segments, struct segment *segment)
 {
