@@ -242,8 +242,8 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
         segment_name(segment->number, name);
         store_error_set(
             recovery->error, name, offset + walk->record_at,
-            "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
-            "program's work; please report it and restore from a backup",
+            "batch %llu matches its checksum, but a record in it is not valid (%s): this is a "
+            "bug, or another program's work; please report it and restore from a backup",
             (unsigned long long)head->number, err_text(err));
     }
     if (err)
@@ -284,6 +284,7 @@ static enum err fail_damaged(struct recovery *recovery, const struct segment *se
     return ERR_CORRUPT;
 }
 
+/* *left: how many suspects may still be reported, of all regions. */
 static void report_region(struct recovery *recovery, const struct region *region, unsigned *left)
 {
     const struct damage *damage = &recovery->damage;
@@ -296,14 +297,13 @@ static void report_region(struct recovery *recovery, const struct region *region
                    : region->opaque ? "damaged; not all that was in it can be told"
                                     : "damaged");
     callbacks->finding(callbacks, line);
-    for (size_t i = region->first_suspect; i<region->suspect_end && * left> 0; i++) {
+    for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
-        if (suspect->harmless || suspect->dead)
+        if (suspect->harmless || suspect->dead || *left == 0)
             continue;
-        --*left;
         damage_describe(suspect, line, sizeof(line));
         callbacks->finding(callbacks, line);
-        if (*left == 0)
+        if (--*left == 0)
             callbacks->finding(callbacks,
                                "and more; `later verify` and `later salvage` tell of all");
     }

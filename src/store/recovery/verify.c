@@ -167,7 +167,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
         verify_death(verify, record);
     }
     if (err == ERR_CORRUPT) {
-        report(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
+        report(verify, "%s: offset %llu: a record of batch %llu is not valid", name,
                (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
         verify->counts.bad++;
         verify->counts.unknown++;

@@ -1,7 +1,4 @@
-/*
- * Numbers that are mostly small are varints: seven bits in each byte, the lowest first. Numbers
- * that may be negative are mapped to 0, 1, 2, 3 … in the order 0, -1, 1, -2 … (zigzag).
- */
+/* Most numbers of a record are varints (store/varint.h), because they are small. */
 #include "store/slices/far_record.h"
 
 #include "base/check.h"
