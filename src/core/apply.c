@@ -5,10 +5,11 @@
 #include "base/check.h"
 #include "core/core_internal.h"
 
+/* Estimated work: */
 enum {
-    COMMAND_NS = 600,
-    BODY_BYTES_PER_NS = 4
-}; /* estimated work of a command, and of storing a body */
+    COMMAND_NS = 600,      /* of a command, … */
+    BODY_BYTES_PER_NS = 4, /* … and of storing a body */
+};
 
 /* ---- push ---- */
 

@@ -15,8 +15,8 @@
 
 struct core;
 
-#define CORE_JOBS_MAX                                                                              \
-    UINT64_C(268435455) /* the timing wheel stores a job's pool number in 28 bits */
+/* The timing wheel stores a job's pool number in 28 bits. */
+#define CORE_JOBS_MAX UINT64_C(268435455)
 
 struct core_limits {
     uint64_t jobs; /* live jobs; a value above CORE_JOBS_MAX means CORE_JOBS_MAX */

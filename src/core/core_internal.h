@@ -413,8 +413,8 @@ bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t fir
 
 /* ---- scan.c ---- */
 
-#define SCAN_HANDLE                                                                                \
-    UINT32_C(0x80000000) /* in the low half of a scan's handle, and in no waiter's */
+/* This bit is set in the low half of a scan's handle, and in no waiter's. */
+#define SCAN_HANDLE UINT32_C(0x80000000)
 
 /* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. `after`:
  * the position in the LIST's cursor; NULL: from the start. */

@@ -86,12 +86,13 @@ static void clear(struct core *core, struct job_notes *of_job, uint32_t number)
 static void take_place(struct core *core, struct job_notes *of_job, const struct note_head *note,
                        struct stored stored)
 {
+    bool newest = note->number > of_job->last;
+    uint32_t added = newest ? note->number - of_job->last : 1; /* in replay some may be missing */
     CHECK(stored.bytes <= UINT16_MAX);
-    while (of_job->last < note->number && of_job->last + JOB_NOTES_MAX < note->number)
-        clear(core, of_job, of_job->last++ + JOB_NOTES_MAX + 1); /* a gap: all earlier notes die */
-    for (; of_job->last < note->number; of_job->last++)
-        clear(core, of_job, of_job->last + 1);
-    clear(core, of_job, note->number);
+    for (uint32_t i = 0; i < added && i < JOB_NOTES_MAX; i++)
+        clear(core, of_job, note->number - i);
+    if (newest)
+        of_job->last = note->number;
     of_job->where[note->number % JOB_NOTES_MAX] = stored.where;
     of_job->bytes[note->number % JOB_NOTES_MAX] = (uint16_t)stored.bytes;
     if (note->number == of_job->last) {
@@ -176,7 +177,7 @@ enum err core_replay_note(struct core *core, const struct event *event)
     if (number != POOL_NONE)
         core_job(core, number)->has_notes = true;
     struct job_notes *of_job = get_or_create(&core->notes, event->job.seq);
-    if (event->note.number + JOB_NOTES_MAX <= of_job->last) { /* newer notes have replaced it */
+    if (event->note.number < notes_oldest(of_job)) { /* newer notes have replaced it */
         if (core->sink->died)
             core->sink->died(core->sink, event->record);
         return OK;

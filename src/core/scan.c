@@ -359,8 +359,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     };
     bool kicks = scan.kind == CMD_KICK_TOPIC;
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
-        scan.max =
-            (uint32_t)topic->jobs[scan.state]; /* jobs that are pushed later are not counted */
+        scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that are pushed later */
     begin_page(&scan);
     if (goes_on && core_has_memory(core))
         scan.walk = list_walk_new(core, topic, scan.state, backwards, after);

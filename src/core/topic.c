@@ -48,9 +48,8 @@ void topics_fini(struct topics *topics)
 uint32_t topics_next(const struct topics *topics, uint32_t number)
 {
     number = pool_next(&topics->pool, number);
-    while (number != POOL_NONE && topics_at(topics, number)->name.len == 0)
-        number = pool_next(&topics->pool,
-                           number + 1); /* each topic has a name; evicted ones have none */
+    while (number != POOL_NONE && topics_at(topics, number)->name.len == 0) /* it was forgotten */
+        number = pool_next(&topics->pool, number + 1);
     return number;
 }
 

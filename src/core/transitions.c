@@ -48,8 +48,7 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
                    bool promised)
 {
     const struct retry *retry = job->retry ? retries_at(&core->retries, job->retry) : NULL;
-    struct event
-        event; /* not zeroed, as it is long and this is called often: all fields of JOB are set */
+    struct event event; /* not zeroed, because it is long: all fields that a JOB has are set */
     event.kind = EVENT_JOB;
     event.promised = promised;
     write_now(core, job, &event.job);
@@ -73,6 +72,8 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
     job->leaving = job->in_slice = false;
 }
 
+/* The sink returns no place for the following events. */
+
 void core_emit_move(struct core *core, const struct job *job, bool promised)
 {
     (void)core->sink->emit(core->sink, &(struct event){.kind = EVENT_MOVE,
@@ -80,29 +81,24 @@ void core_emit_move(struct core *core, const struct job *job, bool promised)
                                                        .job = core_job_now(core, job),
                                                        .id = job_id(job),
                                                        .record = record_of(job)});
-    /* the job's place does not change */
 }
 
 static void emit_gone(struct core *core, const struct job *job, enum event_end end)
 {
-    (void)core->sink->emit(core->sink, &(struct event){
-                                           .kind = EVENT_GONE,
-                                           .promised = true,
-                                           .job = {.seq = job->seq},
-                                           .end = end,
-                                           .id = job_id(job),
-                                           .record = record_of(job),
-                                       }); /* nor has an end */
+    (void)core->sink->emit(core->sink, &(struct event){.kind = EVENT_GONE,
+                                                       .promised = true,
+                                                       .job = {.seq = job->seq},
+                                                       .end = end,
+                                                       .id = job_id(job),
+                                                       .record = record_of(job)});
 }
 
 void core_emit_pause(struct core *core, const struct topic *topic)
 {
-    (void)core->sink->emit(core->sink, &(struct event){
-                                           .kind = EVENT_TOPIC,
-                                           .promised = true,
-                                           .topic = topic->name,
-                                           .pause_until_us = topic->pause_until_us,
-                                       }); /* nor a pause */
+    (void)core->sink->emit(core->sink, &(struct event){.kind = EVENT_TOPIC,
+                                                       .promised = true,
+                                                       .topic = topic->name,
+                                                       .pause_until_us = topic->pause_until_us});
 }
 
 /* ---- where a job is linked ---- */
@@ -298,8 +294,7 @@ void core_kick(struct core *core, uint32_t number)
     topics_at(&core->topics, job->topic)->kicked++;
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
-        job->failures =
-            0; /* the schedule begins again; otherwise the next failure would bury it again */
+        job->failures = 0; /* the schedule begins again, or the next failure would bury it */
     core_make_ready(core, number);
     core_happened(core, job, HAPPENED_KICKED, NULL);
 }

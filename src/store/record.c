@@ -417,7 +417,7 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
     out_record->summed = NULL;
     out_record->body_bytes = 0;
     out_record->is_history = false;
-    if (kind & RECORD_SKIP) { /* one that cannot be is stepped over as well: it harms no job */
+    if (kind & RECORD_SKIP) { /* one that is not valid is skipped as well: no job is concerned */
         if (kind == RECORD_HISTORY)
             out_record->is_history = history_record_decode(at, len, &out_record->entry);
         return OK;

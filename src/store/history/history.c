@@ -107,8 +107,9 @@ static void remove_retired(struct history *history)
     }
 }
 
-/* Retires the oldest file to free disk space, one at a time. False: there is none. */
-static bool yield(struct history *history)
+/* Retires the oldest file, to free disk space, unless one is being removed already. False: there is
+   no file. */
+static bool retire_oldest(struct history *history)
 {
     struct history_file *file = oldest(history);
     if (!list_empty(&history->retired))
@@ -118,8 +119,8 @@ static bool yield(struct history *history)
     return file != NULL;
 }
 
-/* Do jobs still lack space after the last file was removed? Not while a new try is under way. */
-static bool is_in_the_way(const struct history *history)
+/* Not while segments are being made in the room of the file that was removed last. */
+static bool jobs_lack_room(const struct history *history)
 {
     const struct segments *segments = history->store->segments;
     return segments_full(segments) && !segments_making(segments) &&
@@ -130,8 +131,8 @@ static bool is_in_the_way(const struct history *history)
 static void expire(struct history *history)
 {
     struct history_file *file = oldest(history);
-    if (is_in_the_way(history))
-        (void)yield(history);
+    if (jobs_lack_room(history))
+        (void)retire_oldest(history);
     else if (file && !file->merging && history->keep_us > 0 &&
              file->head.at_last_us < history->store->now_us - history->keep_us)
         history_retire(history, file);
@@ -306,7 +307,7 @@ static void put_off(struct history *history)
    there is no file. */
 static bool make_room(struct history *history)
 {
-    return is_pressed(history) && yield(history);
+    return is_pressed(history) && retire_oldest(history);
 }
 
 static void written(struct disk_op *op)
@@ -464,21 +465,13 @@ static void found_name(void *ctx, const char *name)
         found->history->number_next = number + 1;
 }
 
-static enum err read_all(struct disk *disk, struct disk_file *file, uint64_t offset, char *at,
-                         size_t len)
-{
-    size_t got = 0;
-    enum err err = disk->verbs->read(disk, file, offset, at, len, &got);
-    return err ? err : got == len ? OK : ERR_CORRUPT;
-}
-
 enum err history_file_read(struct disk *disk, struct disk_file *file, struct history_head *out_head,
                            char **out_fences)
 {
     *out_head = (struct history_head){0};
     char *block = mem_aligned(BLOCK, BLOCK);
     uint64_t size_bytes = 0;
-    enum err err = read_all(disk, file, 0, block, BLOCK);
+    enum err err = directory_read_all(disk, file, 0, block, BLOCK);
     enum format_verdict verdict = err ? FORMAT_BAD : history_head_decode(block, out_head);
     mem_free(block);
     enum err size_err = disk->verbs->size(disk, file, &size_bytes);
@@ -492,7 +485,7 @@ enum err history_file_read(struct disk *disk, struct disk_file *file, struct his
         return ERR_CORRUPT;
     size_t len = (size_t)out_head->blocks * HISTORY_FENCE_BYTES;
     char *fences = mem_alloc(len + 1);
-    err = read_all(disk, file, out_head->data_end, fences, len);
+    err = directory_read_all(disk, file, out_head->data_end, fences, len);
     if (err)
         mem_free(fences);
     else
@@ -559,8 +552,11 @@ static bool is_before(const struct history_file *a, const struct history_file *b
                                                       : a->head.batch_last > b->head.batch_last;
 }
 
-/* A merged file that cannot be read gives way to its inputs, if they are still there. */
-static bool stands_for_unread(struct history *history, const struct history_file *file)
+/*
+ * A merged file that cannot be read makes way for its inputs, if they are still there: it becomes a
+ * stray. False: the last file so far is no such file.
+ */
+static bool takes_place_of_unread(struct history *history, const struct history_file *file)
 {
     struct history_file *last = LIST_ENTRY(history->files.prev, struct history_file, link);
     if (list_empty(&history->files) || !last->damaged || file->damaged)
@@ -587,10 +583,10 @@ static void put_in_order(struct history *history)
     }
     while (!list_empty(&all)) {
         struct history_file *file = LIST_ENTRY(all.next, struct history_file, link);
-        bool whole = file->head.batch_first > covered || stands_for_unread(history, file);
+        bool kept = file->head.batch_first > covered || takes_place_of_unread(history, file);
         list_remove(&file->link);
-        list_add_tail(whole ? &history->files : &history->retired, &file->link);
-        covered = whole ? file->head.batch_last : covered;
+        list_add_tail(kept ? &history->files : &history->retired, &file->link);
+        covered = kept ? file->head.batch_last : covered;
     }
     history->covered = covered;
 }

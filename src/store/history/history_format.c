@@ -44,8 +44,8 @@ size_t history_entry_encode(const struct happening *happening, char *room)
     at = varint_put(at, happening->seq);
     at = varint_put(at, varint_fold(happening->at_us));
     if (has_time(happening->state)) {
-        int64_t ahead = (int64_t)((uint64_t)happening->time_us - (uint64_t)happening->at_us);
-        at = varint_put(at, varint_fold(ahead));
+        int64_t ahead_us = time_span_modulo(happening->at_us, happening->time_us);
+        at = varint_put(at, varint_fold(ahead_us));
     }
     if (happening->state == JOB_RESERVED)
         at = varint_put(at, happening->lease);
@@ -81,8 +81,7 @@ enum err history_entry_decode(const char *at, size_t room, struct happening *out
     happening.seq = varint_get(&reader);
     happening.at_us = varint_unfold(varint_get(&reader));
     if (has_time(happening.state)) {
-        int64_t ahead = varint_unfold(varint_get(&reader));
-        happening.time_us = (int64_t)((uint64_t)happening.at_us + (uint64_t)ahead);
+        happening.time_us = time_add_modulo(happening.at_us, varint_unfold(varint_get(&reader)));
     }
     if (happening.state == JOB_RESERVED)
         happening.lease = varint_get(&reader);

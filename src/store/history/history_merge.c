@@ -18,7 +18,8 @@ enum {
     LEVEL_BYTES = 64 * 1024,       /* of the lowest level; each next one has 8 times as many */
     MERGED_MAX = 32 * 1024 * 1024, /* of the inputs, together */
     TURN_ENTRIES = 2000,           /* up to 1 µs each */
-    AGAIN_US = 1000 * 1000,        /* after a failure */
+    AGAIN_US = 1000 * 1000,        /* after a failure, … */
+    UNREAD_US = 60 * 1000 * 1000,  /* … or if an input cannot be read: all are read again then */
 };
 
 enum merge_step { MERGE_IDLE, MERGE_GATHER, MERGE_WRITE };
@@ -60,10 +61,10 @@ static void stop(struct history_merge *merge)
     merge->step = MERGE_IDLE;
 }
 
-static void put_off(struct history_merge *merge)
+static void put_off(struct history_merge *merge, int64_t pause_us)
 {
     stop(merge);
-    merge->retry_at_us = merge->history->store->now_us + AGAIN_US;
+    merge->retry_at_us = merge->history->store->now_us + pause_us;
 }
 
 /* ---- choosing the inputs ---- */
@@ -151,7 +152,7 @@ static void read_ended(struct disk_op *op)
         (op->got != op->len || history_walk_init(&input->walk, input->bytes, op->len) != OK))
         input->file->damaged = true; /* neither it nor files before it are merged */
     if (op->err || input->file->damaged) {
-        put_off(merge);
+        put_off(merge, op->err && op->err != ERR_AGAIN ? UNREAD_US : AGAIN_US);
         return;
     }
     input->block++;
@@ -190,7 +191,7 @@ static bool advance(struct history_merge *merge, struct merge_input *input)
     }
     if (err != ERR_NOT_FOUND) {
         input->file->damaged = true;
-        put_off(merge);
+        put_off(merge, AGAIN_US);
         return false;
     }
     input->walk = (struct history_walk){0};
@@ -244,7 +245,7 @@ static void written(struct disk_op *op)
     struct history_merge *merge = op->owner;
     merge->writing = false;
     if (op->err == ERR_AGAIN || op->err == ERR_DISK_FULL) {
-        put_off(merge);
+        put_off(merge, AGAIN_US);
         return;
     }
     if (op->err) {

@@ -307,10 +307,9 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     }
     if (err == OK)
         return;
-    if (err ==
-        ERR_CORRUPT) /* the checksum is valid, the contents are not: a bug, or another program */
+    if (err == ERR_CORRUPT) /* a bug, or another program's work */
         segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
-                         "a record is whole but cannot be");
+                         "a batch matches its checksum, but a record in it is not valid");
     cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->work.bytes += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->work.copied += batch_bytes(walk->end - BATCH_HEAD);
@@ -517,7 +516,6 @@ static void forget(struct cleaner *cleaner)
 {
     manifest_forget(cleaner->store->manifest,
                     segments_after(cleaner->segments, cleaner->segment)->batch_first);
-
     cleaner->step = CLEAN_MANIFEST;
 }
 

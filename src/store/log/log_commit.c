@@ -106,9 +106,7 @@ static void batch_done(struct log *log)
     log->bytes_written += bytes;
     log->written = batch->number;
     log->written_segment = batch->segment;
-    uint64_t filled = log->commit.offset + log->commit.len + log->commit.zeros;
-    if (filled > batch->segment->filled)
-        batch->segment->filled = filled;
+    segments_note_filled(batch->segment, log->commit.offset + log->commit.len + log->commit.zeros);
     if (!log->options->buffered) {
         CHECK(batch->durable <= log->synced);
         log->synced = batch->number;

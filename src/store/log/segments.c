@@ -10,6 +10,8 @@
 #include "store/log/segments_parts.h"
 #include "store/slices/slices.h"
 
+enum { GONE_LEAST = 64 }; /* numbers that forget_gone() takes out of the table at a time */
+
 /* ---- the table ---- */
 
 /* Makes room for numbers up to this one. */
@@ -44,6 +46,23 @@ struct segment *segments_add(struct segments *segments, uint32_t number, uint64_
     struct segment *segment = new_segment(segments, number, size_bytes);
     segments->by_number[number - segments->number_base] = segment;
     return segment;
+}
+
+/*
+ * Numbers are never given again. So the table begins with the oldest segment that is there, or it
+ * would grow for as long as the process lives. O(numbers in the table): not more than twice those
+ * from that segment on.
+ */
+static void forget_gone(struct segments *segments)
+{
+    uint32_t count = segments->number_next - segments->number_base, gone = 0;
+    while (gone < count && !segments->by_number[gone])
+        gone++;
+    if (gone < GONE_LEAST || gone < count / 2)
+        return;
+    memmove(segments->by_number, segments->by_number + gone,
+            (count - gone) * sizeof(*segments->by_number));
+    segments->number_base += gone; /* grow_table() frees the rest of the memory */
 }
 
 static void drop(struct segments *segments, struct segment *segment)
@@ -310,6 +329,13 @@ void segments_grow(struct segment *segment, uint64_t bytes)
     segment->end += bytes;
 }
 
+void segments_note_filled(struct segment *segment, uint64_t end)
+{
+    CHECK(end <= segment->size_bytes);
+    if (end > segment->filled)
+        segment->filled = end;
+}
+
 /* The segment before was open for writing. Later reads open it again, read-only. */
 void segments_headed(struct segments *segments, struct segment *segment)
 {
@@ -323,6 +349,7 @@ void segments_drop_first(struct segments *segments)
 {
     CHECK(segments->log_count > 1); /* the last one takes new batches */
     drop(segments, segments_first(segments));
+    forget_gone(segments);
     segments->log_count--;
     segments->retry_at_us = segments->store->now_us; /* there may be room now */
 }

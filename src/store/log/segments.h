@@ -102,6 +102,8 @@ uint64_t segments_slice_log_bytes(const struct segments *segments);
 struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_t batch_first);
 /* Batches take this many bytes more of it. */
 void segments_grow(struct segment *segment, uint64_t bytes);
+/* Its file has been written to up to this offset, with batches or with zeros. */
+void segments_note_filled(struct segment *segment, uint64_t end);
 /*
  * The header of this segment is durable. The segment before it gets no more batches, and all of its
  * batches are durable.

@@ -136,10 +136,3 @@ void segments_read_end(struct segments *segments, struct segment *segment, struc
     if (segment->close_after_reads && segment->reading == 0)
         segments_close_file(segments, segment);
 }
-
-void segments_note_history(struct segments *segments, uint64_t bytes)
-{
-    if (bytes < segments->history_bytes)
-        segments->retry_at_us = segments->store->now_us; /* there may be room now */
-    segments->history_bytes = bytes;
-}

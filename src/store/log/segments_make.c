@@ -179,6 +179,13 @@ bool segments_may_reuse(const struct segments *segments, const struct segment *s
            !segments->store->closing;
 }
 
+void segments_note_history(struct segments *segments, uint64_t bytes)
+{
+    if (bytes < segments->history_bytes)
+        segments->retry_at_us = segments->store->now_us; /* there may be room now */
+    segments->history_bytes = bytes;
+}
+
 uint64_t segments_kept_bytes(const struct segments *segments)
 {
     return 2 * segments->options->segment_bytes;

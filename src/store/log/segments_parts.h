@@ -13,10 +13,11 @@ struct segments {
     struct disk *disk;
     struct list log;            /* segment::link; by batch_first; the last takes new batches */
     struct list spares;         /* segment::link; by number */
-    struct segment **by_number; /* [number - number_base]; NULL: gone */
-    uint32_t number_base, number_next;
-    struct list open_files;  /* segment::open_link; the least recently used first */
-    struct segment **slices; /* by number, slice_count of them */
+    struct segment **by_number; /* [number - number_base]; NULL: gone, or a slice's number */
+    uint32_t number_base;       /* no segment of the log and no spare has a lower number */
+    uint32_t number_next;       /* nor this one or a higher one */
+    struct list open_files;     /* segment::open_link; the least recently used first */
+    struct segment **slices;    /* by number, slice_count of them */
     uint32_t slice_count, slice_cap;
     uint64_t slice_bytes;   /* of their files */
     uint64_t history_bytes; /* of history files */

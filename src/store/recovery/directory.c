@@ -310,6 +310,14 @@ bool directory_has_slice(const struct directory *directory, uint32_t number)
     return false;
 }
 
+enum err directory_read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                            size_t len)
+{
+    size_t got = 0;
+    enum err err = disk->verbs->read(disk, file, offset, at, len, &got);
+    return err ? err : got == len ? OK : ERR_CORRUPT;
+}
+
 enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes_max,
                              char **out_bytes, size_t *out_len, bool *out_unread)
 {

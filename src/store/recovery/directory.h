@@ -62,6 +62,11 @@ bool directory_has_slice(const struct directory *directory, uint32_t number);
 void directory_sort(struct directory *directory);
 void directory_fini(struct directory *directory);
 
+/* Reads exactly `len` bytes at `offset`. ERR_CORRUPT: the file ends before; else the disk's error.
+   Waits for the disk. */
+enum err directory_read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                            size_t len) MUST_USE;
+
 /*
  * Reads a whole file of up to `bytes_max` bytes into *out_bytes, which the caller frees by
  * mem_free(); BLOCK zeros follow it. What the disk cannot read is zeros, and *out_unread is true;

@@ -54,10 +54,10 @@ static const char *flaw_of(struct surveying *surveying, uint64_t offset, size_t 
         return "the disk cannot read a block of entries";
     enum err err = history_walk_init(&walk, surveying->block, len);
     if (err)
-        return "a block of entries does not match its sum";
+        return "a block of entries does not match its checksum";
     while ((err = history_walk_next(&walk, &happening, &entry)) == OK)
         surveying->survey->entries++;
-    return err == ERR_NOT_FOUND ? NULL : "an entry is whole but cannot be";
+    return err == ERR_NOT_FOUND ? NULL : "an entry is not valid";
 }
 
 static void read_blocks(struct surveying *surveying, const char *section)

@@ -34,31 +34,36 @@ struct look_ahead {
 
 /* ---- the table of segments ---- */
 
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static enum err number_segments(struct recovery *recovery)
 {
     struct store *store = recovery->store;
     const struct directory *directory = &recovery->directory;
-    uint32_t next = directory->manifest.number_next;
+    uint64_t next = directory->manifest.number_next;
     for (size_t i = 0; i < directory->count; i++) {
         const struct found *found = &directory->found[i];
-        if (found->number >= next)
-            next = found->number + 1;
-        if (i < directory->used && found->head.number_next > next)
-            next = found->head.number_next;
+        next = higher(next, (uint64_t)found->number + 1);
+        if (i < directory->used)
+            next = higher(next, found->head.number_next);
     }
     for (size_t i = 0; i < directory->slice_count; i++)
-        if (directory->slices[i].number >= next)
-            next = directory->slices[i].number + 1;
-    uint32_t base = next;
+        next = higher(next, (uint64_t)directory->slices[i].number + 1);
+    uint64_t base = next;
     for (size_t i = 0; i < directory->count; i++)
         if (directory->found[i].number < base)
             base = directory->found[i].number;
-    if (next - base > SEGMENT_SPAN_MAX || next == 0) {
-        store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
-                        base, next);
+    if (next == 0 || next > UINT32_MAX || next - base > SEGMENT_SPAN_MAX) {
+        store_error_set(recovery->error, "wal-*", 0,
+                        "the files' numbers are from %llu to %llu, which no store has: move the "
+                        "file that does not belong here out, or restore from a backup",
+                        (unsigned long long)base, (unsigned long long)next - 1);
         return ERR_CORRUPT;
     }
-    segments_begin(store->segments, base, next);
+    segments_begin(store->segments, (uint32_t)base, (uint32_t)next);
     return OK;
 }
 
@@ -237,8 +242,8 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
         segment_name(segment->number, name);
         store_error_set(
             recovery->error, name, offset + walk->record_at,
-            "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
-            "program's work; please report it and restore from a backup",
+            "batch %llu matches its checksum, but a record in it is not valid (%s): this is a "
+            "bug, or another program's work; please report it and restore from a backup",
             (unsigned long long)head->number, err_text(err));
     }
     if (err)
@@ -279,6 +284,7 @@ static enum err fail_damaged(struct recovery *recovery, const struct segment *se
     return ERR_CORRUPT;
 }
 
+/* *left: how many suspects may still be reported, of all regions. */
 static void report_region(struct recovery *recovery, const struct region *region, unsigned *left)
 {
     const struct damage *damage = &recovery->damage;
@@ -291,14 +297,13 @@ static void report_region(struct recovery *recovery, const struct region *region
                    : region->opaque ? "damaged; not all that was in it can be told"
                                     : "damaged");
     callbacks->finding(callbacks, line);
-    for (size_t i = region->first_suspect; i<region->suspect_end && * left> 0; i++) {
+    for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
-        if (suspect->harmless || suspect->dead)
+        if (suspect->harmless || suspect->dead || *left == 0)
             continue;
-        --*left;
         damage_describe(suspect, line, sizeof(line));
         callbacks->finding(callbacks, line);
-        if (*left == 0)
+        if (--*left == 0)
             callbacks->finding(callbacks,
                                "and more; `later verify` and `later salvage` tell of all");
     }
@@ -378,7 +383,8 @@ static enum err skip_region(struct recovery *recovery, struct segment *segment)
 
 /*
  * Replays batches from the segment's end so far up to (not including) `batch_end`, or up to the
- * first that is not intact, which is no error. ERR_IO: the disk cannot read it.
+ * first that is not intact, which is no error. ERR_IO with PLACE_UNREAD: the disk cannot read it;
+ * other errors are those of replay_batch().
  */
 static enum err replay_good(struct recovery *recovery, struct segment *segment,
                             struct walker *walker, uint64_t batch_end)
@@ -418,14 +424,14 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
 {
     for (;;) {
         enum err err = replay_good(recovery, segment, walker, batch_end);
-        if (err != OK && err != ERR_IO)
-            return err;
+        if (err && walker->kind != PLACE_UNREAD)
+            return err; /* of a record: no damage of the log */
         if (!err && recovery->batch_next == batch_end)
             return OK;
         uint64_t stopped = recovery->batch_next;
-        enum err round_err = skip_region(recovery, segment);
-        if (round_err)
-            return err ? err : round_err;
+        enum err skip_err = skip_region(recovery, segment);
+        if (skip_err)
+            return err ? err : skip_err;
         CHECK(recovery->batch_next > stopped);
         *recovery->error = (struct store_error){0};
     }

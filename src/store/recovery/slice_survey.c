@@ -262,7 +262,7 @@ static enum err check_blocks(const struct survey *survey, uint64_t data_end, boo
 {
     enum err err = OK;
     uint64_t number = 1;
-    struct batch_head head;
+    struct batch_head head = {.number = 0};
     for (uint64_t at = BLOCK; at < data_end && !err;) {
         if (is_block(survey, at, data_end, &head) && head.number == number) {
             err = reports ? report_block(survey, at, &head) : OK;

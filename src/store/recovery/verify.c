@@ -167,7 +167,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
         verify_death(verify, record);
     }
     if (err == ERR_CORRUPT) {
-        report(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
+        report(verify, "%s: offset %llu: a record of batch %llu is not valid", name,
                (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
         verify->counts.bad++;
         verify->counts.unknown++;
@@ -603,6 +603,14 @@ static enum err verify_directory(struct verify *verify)
     return err;
 }
 
+/* Live jobs whose records are in the log. Damaged batches may have had old records of jobs that
+   have departed: then it is a guess. */
+static uint64_t live_in_log(const struct verify *verify)
+{
+    uint64_t records = map_count(&verify->live.map);
+    return records > verify->departed ? records - verify->departed : 0;
+}
+
 enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
                       struct store_counts *out_counts)
 {
@@ -626,7 +634,7 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     } else {
         err = verify_directory(verify);
     }
-    verify->counts.live_jobs += map_count(&verify->live.map) - verify->departed;
+    verify->counts.live_jobs += live_in_log(verify);
     if (!err)
         *out_counts = verify->counts;
     directory_fini(&verify->directory);

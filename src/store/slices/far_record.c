@@ -1,7 +1,4 @@
-/*
- * Numbers that are mostly small are varints: seven bits in each byte, the lowest first. Numbers
- * that may be negative are mapped to 0, 1, 2, 3 … in the order 0, -1, 1, -2 … (zigzag).
- */
+/* Most numbers of a record are varints (store/varint.h), because they are small. */
 #include "store/slices/far_record.h"
 
 #include "base/check.h"
@@ -37,15 +34,9 @@ bool far_record_fits(const struct event *job)
     return job->kind == EVENT_JOB && waits && job->job.lease == 0 && job->job.until_us == 0;
 }
 
-/* The difference of two times; wraps around instead of overflowing. */
-static int64_t between(int64_t from_us, int64_t to_us)
-{
-    return (int64_t)((uint64_t)to_us - (uint64_t)from_us);
-}
-
 static uint32_t usual_delay_s(const struct event *job)
 {
-    int64_t span_us = between(job->created_us, job->job.due_us);
+    int64_t span_us = time_span_modulo(job->created_us, job->job.due_us);
     return span_us > 0 && span_us / 1000000 <= UINT32_MAX ? (uint32_t)(span_us / 1000000) : 0;
 }
 
@@ -76,7 +67,7 @@ static size_t encode_head(const struct event *job, char room[static FAR_HEAD_MAX
     char *at = room + NUMBERS_AT;
     at = varint_put(at, job->job.seq);
     at = varint_put(at, varint_fold(job->job.due_us));
-    at = varint_put(at, varint_fold(between(job->created_us, job->job.due_us)));
+    at = varint_put(at, varint_fold(time_span_modulo(job->created_us, job->job.due_us)));
     at = varint_put(at, varint_fold(job->ttr_us));
     at = varint_put(at, job->job.priority);
     at = varint_put(at, job->body.len);
@@ -225,7 +216,7 @@ static size_t get_head(const char *at, size_t room, struct event *job)
     *job = (struct event){.kind = EVENT_JOB, .job = {.state = state}};
     job->job.seq = varint_get(&reader);
     job->job.due_us = varint_unfold(varint_get(&reader));
-    job->created_us = between(varint_unfold(varint_get(&reader)), job->job.due_us);
+    job->created_us = time_span_modulo(varint_unfold(varint_get(&reader)), job->job.due_us);
     job->ttr_us = varint_unfold(varint_get(&reader));
     uint64_t priority = varint_get(&reader), body_len = varint_get(&reader);
     uint64_t content_type_len = varint_get(&reader), topic_len = varint_get(&reader);

@@ -147,12 +147,6 @@ void slice_index_init(struct slice_index *index, const struct slice_head *head, 
     };
 }
 
-/* The difference of two times; wraps around instead of overflowing. */
-static int64_t wrapped(int64_t time_us, int64_t from_us)
-{
-    return (int64_t)((uint64_t)time_us - (uint64_t)from_us);
-}
-
 size_t slice_index_encode(const struct slice_index *last, const struct slice_index *entry,
                           char room[static SLICE_INDEX_MAX])
 {
@@ -166,7 +160,7 @@ size_t slice_index_encode(const struct slice_index *last, const struct slice_ind
     at = varint_put(at, entry->topic);
     if (entry->head->state == JOB_READY) {
         at = varint_put(at, entry->priority);
-        at = varint_put(at, varint_fold(wrapped(entry->rank_us, last->rank_us)));
+        at = varint_put(at, varint_fold(time_span_modulo(last->rank_us, entry->rank_us)));
     }
     return (size_t)(at - room);
 }
@@ -191,8 +185,7 @@ enum err slice_index_next(struct slice_index *index)
     int64_t rank_us = 0;
     if (index->head->state == JOB_READY) {
         priority = varint_get(&reader);
-        rank_us =
-            (int64_t)((uint64_t)index->rank_us + (uint64_t)varint_unfold(varint_get(&reader)));
+        rank_us = time_add_modulo(index->rank_us, varint_unfold(varint_get(&reader)));
     }
     gap >>= 1;
     if (!reader.good || gap == 0 || gap >= (index->head->data_end - index->offset) / 8 ||

@@ -8,6 +8,7 @@
  */
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/slices/far_record.h"
 #include "store/slices/slices_parts.h"
 
 enum {
@@ -206,16 +207,22 @@ static void choose(struct slices *slices)
 
 /* ---- reading ---- */
 
+static void forget_block(struct slice_load *load)
+{
+    CHECK(!load->reading);
+    load->slice = NULL;
+    load->there = load->damaged = false;
+    load->tries = 0;
+    load->retry_at_us = INT64_MIN; /* the next block need not wait */
+}
+
 /* The block was loaded, or is given up for now. */
 static struct slice *leave(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     struct slice *slice = load->slice;
-    CHECK(slice && !load->reading && load->block < slice->head.blocks);
-    load->slice = NULL;
-    load->there = load->damaged = false;
-    load->tries = 0;
-    load->retry_at_us = INT64_MIN; /* the next block need not wait */
+    CHECK(slice && load->block < slice->head.blocks);
+    forget_block(load);
     if (!load->emptying && load->block == slice->loaded)
         slice->loaded++;
     return slice;
@@ -375,19 +382,32 @@ static void notify_record(struct slices *slices)
         relocate(slices, record);
 }
 
+/*
+ * A step through a damaged block. Only far jobs' records have sums of their own, so nothing else is
+ * believed, not even its length. *out_there: walk->record is such a record; if a client has put it
+ * into a body, no job is far there, and the core ignores it. ERR_NOT_FOUND: the end.
+ */
+static enum err next_intact(struct batch_walk *walk, bool *out_there)
+{
+    size_t left = walk->end - walk->at;
+    if (left < FAR_RECORD_MIN)
+        return ERR_NOT_FOUND;
+    *out_there =
+        record_decode(walk->batch + walk->at, left, &walk->record) == OK && walk->record.is_far;
+    walk->record_at = walk->at;
+    walk->at += *out_there ? walk->record.len : 8; /* records begin at multiples of eight */
+    return OK;
+}
+
 static void report_some(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
-    struct batch_walk *walk = &load->walk;
     enum err err = OK;
     for (unsigned i = 0; i < LOAD_RECORDS && !err; i++) {
-        err = batch_walk_next(walk);
-        if (!err) {
+        bool there = true;
+        err = load->damaged ? next_intact(&load->walk, &there) : batch_walk_next(&load->walk);
+        if (!err && there)
             notify_record(slices);
-        } else if (err == ERR_CORRUPT && load->damaged && walk->end - walk->at > 8) {
-            walk->at += 8; /* the core ignores places that are not a far job's */
-            err = OK;
-        }
     }
     if (err)
         advance(slices);
@@ -459,13 +479,8 @@ void slice_load_init(struct slices *slices)
 void slice_load_forget(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
-    CHECK(load->slice != slice || !load->reading);
-    if (load->slice == slice) {
-        load->slice = NULL;
-        load->there = false;
-        load->tries = 0;
-        load->retry_at_us = INT64_MIN;
-    }
+    if (load->slice == slice)
+        forget_block(load);
     if (load->sparse == slice)
         load->sparse = NULL;
     heap_remove(&slices->by_load, &slice->load_node);

@@ -52,11 +52,11 @@ enum err slices_begin(struct slices *slices, const struct directory *directory)
 
 /* ---- reading a file, waiting for the disk ---- */
 
-static enum err damaged(struct slices *slices, uint32_t number, uint64_t offset, const char *what,
+/* Sets the error, and returns it. */
+static enum err damaged(uint32_t number, uint64_t offset, const char *what,
                         struct store_error *out_error)
 {
     char name[DISK_NAME_MAX];
-    (void)slices;
     slice_name(number, name);
     store_error_set(out_error, name, offset,
                     "%s; it holds far jobs that were acknowledged. All that is intact can be "
@@ -66,22 +66,13 @@ static enum err damaged(struct slices *slices, uint32_t number, uint64_t offset,
     return ERR_CORRUPT;
 }
 
-/* Reads `len` bytes; fewer are an error. */
-static enum err read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
-                         size_t len)
-{
-    size_t got = 0;
-    enum err err = disk->verbs->read(disk, file, offset, at, len, &got);
-    return err ? err : got == len ? OK : ERR_CORRUPT;
-}
-
 static enum err read_head(struct slices *slices, struct disk_file *file, uint32_t number,
                           struct slice_head *out_head, struct slice_fence **out_fences)
 {
     struct disk *disk = slices->store->disk;
     char *block = mem_aligned(BLOCK, BLOCK);
     uint64_t size_bytes = 0;
-    enum err err = read_all(disk, file, 0, block, BLOCK);
+    enum err err = directory_read_all(disk, file, 0, block, BLOCK);
     if (!err)
         err = disk->verbs->size(disk, file, &size_bytes);
     enum format_verdict verdict = err ? FORMAT_BAD : slice_head_decode(block, out_head);
@@ -96,7 +87,7 @@ static enum err read_head(struct slices *slices, struct disk_file *file, uint32_
     size_t len = (size_t)out_head->blocks * SLICE_FENCE_BYTES;
     char *section = mem_alloc(len);
     struct slice_fence *fences = mem_alloc(out_head->blocks * sizeof(*fences));
-    err = read_all(disk, file, out_head->data_end, section, len);
+    err = directory_read_all(disk, file, out_head->data_end, section, len);
     if (!err)
         err = slice_fences_decode(out_head, section, fences);
     mem_free(section);
@@ -118,7 +109,7 @@ static enum err get_slice(struct slices *slices, uint32_t number, struct slice *
     struct disk_file *file = NULL;
     char name[DISK_NAME_MAX];
     if (segment && !segment->slice)
-        return damaged(slices, number, 0, "a segment of the log has its number", out_error);
+        return damaged(number, 0, "a segment of the log has its number", out_error);
     if (segment) {
         *out_slice = segment->slice;
         return OK;
@@ -136,8 +127,7 @@ static enum err get_slice(struct slices *slices, uint32_t number, struct slice *
             return err;
         }
         if (err == ERR_CORRUPT)
-            return damaged(slices, number, 0, "the slice's header or fences are damaged",
-                           out_error);
+            return damaged(number, 0, "the slice's header or fences are damaged", out_error);
         if (err) {
             store_error_set(out_error, name, 0, "the slice's header cannot be read");
             return err;
@@ -235,7 +225,7 @@ static enum err read_record(struct slices *slices, struct slice *slice, uint64_t
     for (int i = 0; i < 2 && !err; i++) {
         buf_reset(bytes, SIZE_MAX);
         buf_reserve(bytes, len);
-        err = read_all(disk, file, offset, bytes->at, len);
+        err = directory_read_all(disk, file, offset, bytes->at, len);
         size_t whole = err ? 0 : get_u32(bytes->at);
         if (err || whole <= len || whole > left)
             break;
@@ -264,7 +254,7 @@ enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t wher
     if (!err && record.event.job.seq != seq)
         err = ERR_CORRUPT;
     if (err) {
-        (void)damaged(slices, slice->head.number, offset, "a job's record is damaged", out_error);
+        (void)damaged(slice->head.number, offset, "a job's record is damaged", out_error);
     } else {
         record.event.record = (struct stored){.where = where, .bytes = (uint32_t)record.len};
         err = callbacks->replay(callbacks, &record.event);
@@ -364,7 +354,7 @@ static enum err read_index(struct slices *slices, struct slice *slice,
     char *sections = reading->room.at;
     struct bytes *topics = mem_alloc(head->topics * sizeof(*topics));
     const char *index = sections + head->topics_bytes;
-    err = read_all(disk, file, slice_topics_at(head), sections, len);
+    err = directory_read_all(disk, file, slice_topics_at(head), sections, len);
     if (!err && (hash_of(sections, (size_t)head->topics_bytes) != head->topics_sum ||
                  hash_of(index, (size_t)head->index_bytes) != head->index_sum))
         err = ERR_CORRUPT;
@@ -425,7 +415,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
     if (slice->live_jobs == 0 || !slice->logged)
         return OK; /* it is dropped */
     if (!slice->fences)
-        return damaged(slices, number, 0, "the slice is missing", out_error);
+        return damaged(number, 0, "the slice is missing", out_error);
     if (!slices->store->callbacks->replay_far || !slices->store->callbacks->arrive) {
         char name[DISK_NAME_MAX];
         slice_name(number, name);
@@ -436,7 +426,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
     if (!err && !slices->from_image)
         count_bytes(slices, slice, reading);
     if (err == ERR_CORRUPT)
-        return damaged(slices, number, slice_topics_at(&slice->head),
+        return damaged(number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
     if (err) {
         char name[DISK_NAME_MAX];

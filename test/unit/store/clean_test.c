@@ -2,7 +2,7 @@
  * Cleaning the log over places that cannot be read, for a while or for good: what can be carried
  * is, room comes back, and what is lost is said. And how much of it one turn does.
  */
-#include "store/internal.h"
+#include "store/log/segments_parts.h"
 #include "store_model.h"
 #include "store_work.h"
 
@@ -305,9 +305,23 @@ static void p8_cleaning_never_waits_for_the_disk_in_a_turn(void **state)
     }
 }
 
+static void the_table_of_segments_does_not_grow_with_those_that_are_gone(void **state)
+{
+    (void)state;
+    struct bed bed;
+    make_bed(&bed);
+    churn(&bed.model, CHURN);
+    let_clean(&bed.model);
+    const struct segments *segments = bed.model.store->segments;
+    assert_true(segments->number_next > 300);
+    assert_true(segments->number_next - segments->number_base < 150);
+    model_fini(&bed.model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_of_segments_does_not_grow_with_those_that_are_gone),
         cmocka_unit_test(a_read_that_fails_for_a_while_stops_cleaning_for_no_longer),
         cmocka_unit_test(p8_cleaning_goes_round_a_flipped_byte_of_a_live_job),
         cmocka_unit_test(p8_cleaning_goes_round_a_place_that_can_never_be_read),

@@ -213,12 +213,41 @@ static void a_file_that_is_gone_is_told_of_by_its_neighbours(void **state)
     }
 }
 
+/* A merge would begin with them again and again, and read up to 32 MiB each time. */
+static void files_with_an_unreadable_one_are_read_once_a_minute(void **state)
+{
+    enum { MERGED = 8, ENTRIES = 180 };
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    char name[DISK_NAME_MAX];
+    past_init(&past, 9);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < MERGED - 1; i++)
+        add_file(&past, ENTRIES);
+    (void)name_of_file(&past, 2, name);
+    sim_disk_bad(model->disk, name, DISK_ALIGN, UINT64_MAX);
+    add_file(&past, ENTRIES);
+    uint64_t points = sim_disk_points(model->disk);
+    for (int i = 0; i < 5; i++) /* half a minute */
+        model_settle(model);
+    assert_in_range(sim_disk_points(model->disk) - points, 0, 40);
+    sim_disk_bad(model->disk, name, 0, 0);
+    for (int i = 0; i < 10; i++)
+        model_settle(model);
+    store_stats(model->store, &stats);
+    assert_true(stats.history_files < MERGED);
+    model_fini(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p1_p7_a_failed_call_loses_no_happening),
         cmocka_unit_test(p1_p8_a_call_without_room_loses_no_happening),
         cmocka_unit_test(no_flipped_bit_of_a_file_shows_what_did_not_happen),
+        cmocka_unit_test(files_with_an_unreadable_one_are_read_once_a_minute),
         cmocka_unit_test(a_file_that_was_cut_is_told_of),
         cmocka_unit_test(a_file_that_is_gone_is_told_of_by_its_neighbours),
     };

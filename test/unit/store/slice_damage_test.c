@@ -3,6 +3,7 @@
  * intact.
  */
 #include "slice_bed.h"
+#include "store/record.h"
 #include "store/recovery/salvage.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
@@ -103,6 +104,90 @@ static void p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served(void **stat
     assert_true(tally.refused > 50 / sim_every() && tally.lost > 1000 / sim_every() &&
                 tally.noticed > 10 / sim_every());
     assert_true(tally.unseen < tally.lost / 10); /* padding, headers of blocks */
+    model_fini(&whole);
+}
+
+/* Its first record claims to be of a kind that may be skipped, and to be as long as three. */
+static void damage_that_looks_like_a_record_hides_no_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned slices = 0;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        char *bytes = mem_alloc(len), *record = bytes + BLOCK + BATCH_HEAD;
+        memcpy(bytes, at, len);
+        size_t first = get_u32(record), second = get_u32(record + first);
+        put_u32(record, (uint32_t)(first + second + get_u32(record + first + second)));
+        put_u8(record + 4, RECORD_SKIP);
+        copy_model(&model, &whole, &list);
+        sim_disk_put(model.disk, list.names[i], bytes, len);
+        mem_free(bytes);
+        assert_int_equal(model_open(&model), OK);
+        model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+        settle_for(&model, 3);
+        assert_int_equal(model.notices[STORE_DAMAGED], 1);
+        assert_int_equal(far_of(&model, JOB_DELAYED), 1);
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
+    model_fini(&whole);
+}
+
+/* Jobs that left a segment for a slice, and ended, while the segment is still in the log. */
+static void end_jobs_that_have_just_left(struct model *model)
+{
+    struct store_stats stats = {0};
+    far_model(model, 4); /* commits wait for model_turn() */
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = 500;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < 500 && stats.spilled_jobs == 0; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+        store_stats(model->store, &stats);
+    }
+    assert_true(stats.spilled_jobs > 10);
+    for (size_t i = 0; i < model->job_count; i++)
+        model_end(model, &model->jobs[i]);
+    model_close(model);
+}
+
+static void verify_counts_no_job_as_live_that_is_not_there(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned flips = 0, lines = 0;
+    end_jobs_that_have_just_left(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        struct store_counts counts = {0};
+        struct store_watcher watcher = {.print_line = count_line, .ctx = &lines};
+        uint64_t len = 0;
+        (void)sim_disk_file(whole.disk, list.names[i], &len);
+        for (uint64_t block = 1; memcmp(list.names[i], "wal-", 4) == 0 && block < len / BLOCK;
+             block++, flips++) {
+            copy_model(&model, &whole, &list);
+            assert_true(sim_disk_flip(model.disk, list.names[i], (block * BLOCK + BATCH_HEAD) * 8));
+            assert_int_equal(store_verify(model.options.disk, &watcher, &counts), OK);
+            assert_true(counts.live_jobs <= whole.job_count);
+            model.store = NULL;
+            model_fini(&model);
+        }
+    }
+    assert_true(flips > 10);
     model_fini(&whole);
 }
 
@@ -301,6 +386,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served),
+        cmocka_unit_test(damage_that_looks_like_a_record_hides_no_job),
+        cmocka_unit_test(verify_counts_no_job_as_live_that_is_not_there),
         cmocka_unit_test(a_missing_slice_is_told_of),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
         cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),

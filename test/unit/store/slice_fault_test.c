@@ -289,9 +289,63 @@ static void p2_no_flipped_bit_of_the_log_loses_a_far_job_silently(void **state)
     model_fini(&whole);
 }
 
+/* ---- a slice that the disk cannot read ---- */
+
+/* Whichever segment of the log mentions it: the log is not damaged. */
+static void the_slice_that_cannot_be_read_is_named(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list;
+    unsigned slices = 0;
+    begin_far(&whole, FAR_JOBS);
+    for (int i = 0; i < 40;
+         i++) { /* the log goes on, so that earlier segments mention the slices */
+        assert_int_equal(model_push(&whole), OK);
+        model_turn(&whole);
+    }
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        copy_model(&model, &whole, i);
+        sim_disk_bad(model.disk, list.names[i], 0, DISK_ALIGN);
+        assert_int_equal(model_open(&model), ERR_IO);
+        assert_string_equal(model.error.file, list.names[i]);
+        assert_non_null(strstr(model.error.text, "header cannot be read"));
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
+    model_fini(&whole);
+}
+
+/* Whatever its name: the table of segments is not made as large. */
+static void a_file_with_the_highest_number_is_refused(void **state)
+{
+    (void)state;
+    static const char zeros[MODEL_SEGMENT];
+    static const char *const names[] = {"wal-ffffffff", "wal-fffffffe", "slice-ffffffff"};
+    for (unsigned i = 0; i < 3; i++) {
+        struct model model;
+        begin_far(&model, FAR_JOBS); /* there are slices, too */
+        model_close(&model);
+        sim_disk_put(model.disk, names[i], zeros, sizeof(zeros));
+        assert_int_equal(model_open(&model), ERR_CORRUPT);
+        assert_non_null(strstr(model.error.text, "which no store has"));
+        assert_true(sim_disk_delete(model.disk, names[i]));
+        assert_int_equal(model_open(&model), OK);
+        model_fini(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_slice_that_cannot_be_read_is_named),
+        cmocka_unit_test(a_file_with_the_highest_number_is_refused),
         cmocka_unit_test(p1_p7_a_failed_call_of_the_opening_loses_no_far_job),
         cmocka_unit_test(p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job),
         cmocka_unit_test(p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job),
