@@ -2,25 +2,7 @@
  * Who lives and who owns what, by what daemons say of themselves. No Redis takes part: our own
  * heartbeats are not sent, their answers are told by hand.
  */
-#include "engine/redis/members.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/codec.h"
-#include "base/mem.h"
-#include "engine/redis/script_parts.h"
-
-enum {
-    PARTITIONS = 64,
-    ALIVE_US = 5 * 1000 * 1000,
-    SECOND_US = 1000 * 1000,
-    REDIS_US = 20 * SECOND_US, /* by the clock of all answers it is that late */
-};
+#include "redis_members_bed.h"
 
 static const struct script_space spaces[3] = {
     {.partitions = PARTITIONS, .daemon = "daemon-0"},
@@ -28,45 +10,6 @@ static const struct script_space spaces[3] = {
     {.partitions = PARTITIONS, .daemon = "daemon-2"},
 };
 static struct members members[3];
-static struct loop loop; /* its time and its timers alone */
-static unsigned changes;
-
-/* It is so late now: what is due is done. */
-static void at(int64_t now_us)
-{
-    loop.now_us = now_us;
-    while (loop_expire(&loop, NULL))
-        ;
-}
-
-static void note_change(void *owner)
-{
-    (void)owner;
-    changes++;
-}
-
-static bool serves_now;
-
-static bool serves(void *owner)
-{
-    (void)owner;
-    return serves_now;
-}
-
-static void begin_time(void)
-{
-    serves_now = true;
-    loop = (struct loop){.now_us = 1000 * SECOND_US};
-    timers_init(&loop.timers, loop.now_us);
-    changes = 0;
-}
-
-static int end_time(void)
-{
-    assert_true(timers_next_us(&loop.timers) == INT64_MAX); /* all are cancelled */
-    timers_fini(&loop.timers);
-    return 0;
-}
 
 /* All have been in contact for a long time. */
 static int set_up(void **state)
@@ -248,82 +191,6 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 
 /* ---- our own heartbeats ---- */
 
-static unsigned words_left;
-static int64_t silent_for_us;
-
-static void ignore_beat(void *owner, const struct heartbeat_answer *told)
-{
-    (void)owner;
-    (void)told;
-}
-
-static void leave_word(void *owner, int64_t silent_us)
-{
-    (void)owner;
-    words_left++;
-    silent_for_us = silent_us;
-}
-
-/* The only call under way is a heartbeat: it is answered, with these records. */
-static void answer_beat_with(struct script_requests *calls, struct bytes records)
-{
-    struct script_request *call =
-        LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
-    char first[SCRIPT_ANSWER_BYTES] = {0};
-    put_u64(first + 24, REDIS_US);
-    struct bytes parts[2] = {bytes_of(first, sizeof(first)), records};
-    void *owner = call->owner;
-    call->owner = NULL;
-    call->done(owner, call, OK, parts, 2);
-    list_remove(&call->place);
-    list_remove(&call->unsent);
-    buf_fini(&call->request);
-    mem_free(call);
-}
-
-static void answer_beat(struct script_requests *calls)
-{
-    answer_beat_with(calls, BYTES(""));
-}
-
-struct bed {
-    struct redis_url url;
-    struct topology topology; /* of no nodes */
-    struct script_space space;
-    struct script_requests calls;
-    struct members us;
-};
-
-static void make_bed(struct bed *bed)
-{
-    *bed = (struct bed){.url.topology = REDIS_SINGLE, .topology.options.url = &bed->url};
-    begin_time();
-    assert_int_equal(script_space_init(&bed->space, BYTES("laterd"), 1, "daemon-0"), OK);
-    script_requests_init(&bed->calls,
-                         &(struct script_requests_options){.space = &bed->space,
-                                                           .topology = &bed->topology,
-                                                           .loop = &loop,
-                                                           .timeout_us = 10 * ALIVE_US});
-    members_init(&bed->us, &(struct members_options){.space = &bed->space,
-                                                     .calls = &bed->calls,
-                                                     .loop = &loop,
-                                                     .alive_us = ALIVE_US,
-                                                     .serves = serves,
-                                                     .missed = leave_word,
-                                                     .heartbeat_answered = ignore_beat,
-                                                     .changed = note_change});
-    words_left = 0;
-    members_start(&bed->us);
-}
-
-static void end_bed(struct bed *bed)
-{
-    members_fini(&bed->us);
-    script_requests_fini(&bed->calls);
-    script_space_fini(&bed->space);
-    (void)end_time();
-}
-
 /* Others count from when Redis had our last heartbeat, which is when we sent it, or later. */
 static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
 {
@@ -344,27 +211,6 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
     assert_int_equal(words_left, 1);
     assert_int_equal(silent_for_us, ALIVE_US);
     end_bed(&bed);
-}
-
-/* Does the heartbeat that is under way ask for all? */
-static bool looks(const struct script_requests *calls)
-{
-    const struct script_request *call =
-        LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
-    return memmem(call->request.at, call->request.len, "\r\nl", 3);
-}
-
-static bool none_under_way(const struct script_requests *calls)
-{
-    return list_empty(&calls->partitions[0].calls);
-}
-
-static void put_record(char *record, const char *name, enum script_how how)
-{
-    memcpy(record, name, SCRIPT_NAME);
-    record[SCRIPT_NAME] = (char)how;
-    int64_t ago_us = how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
-    put_u64(record + SCRIPT_NAME + 1, (uint64_t)(REDIS_US - ago_us));
 }
 
 /* The one that came before us: all others are watched by others. */
@@ -403,28 +249,6 @@ static void one_that_is_watched_and_late_is_looked_for(void **state)
         assert_int_equal(member->watched, !is_silent); /* it tells us from now on */
     }
     end_bed(&bed);
-}
-
-/* A heartbeat a second, whose answers say nothing, until then. */
-static void beat_until(struct bed *bed, int64_t until_us)
-{
-    while (loop.now_us < until_us) {
-        if (!none_under_way(&bed->calls))
-            answer_beat(&bed->calls);
-        int64_t next_us = timers_next_us(&loop.timers);
-        at(next_us < until_us ? next_us : until_us);
-    }
-}
-
-/* What Redis has noted: ours, and how the other one is. */
-static struct bytes records_of_two(enum script_how how)
-{
-    static char records[2 * SCRIPT_MEMBER_BYTES];
-    put_record(records, "daemon-2", how);
-    if (how == SCRIPT_SILENT)
-        put_u64(records + SCRIPT_NAME + 1, (uint64_t)(REDIS_US - ALIVE_US));
-    put_record(records + SCRIPT_MEMBER_BYTES, "daemon-0", SCRIPT_SERVES);
-    return bytes_of(records, sizeof(records));
 }
 
 /* It was said to be silent, and is said to be nothing more: it is back, or dead. */
@@ -516,21 +340,26 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
 /* The notice that it leaves overtakes the list, by another connection. */
 static void one_that_left_since_a_look_was_sent_is_not_added_again(void **state)
 {
-    static struct bed bed;
-    struct script_member leaver = {.name = "daemon-2", .how = SCRIPT_LEAVES};
     (void)state;
-    make_bed(&bed);
-    at(loop.now_us);
-    members_note_report(&bed.us, &leaver, false);
-    at(loop.now_us + 1000);
-    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
-    assert_int_equal(bed.us.count, 0);
-    assert_true(looks(&bed.calls)); /* at once, without a second's wait */
-    const char *ours = records_of_two(SCRIPT_SERVES).at + SCRIPT_MEMBER_BYTES;
-    answer_beat_with(&bed.calls, bytes_of(ours, SCRIPT_MEMBER_BYTES));
-    at(loop.now_us);
-    assert_true(members_own(&bed.us, 0));
-    end_bed(&bed);
+    for (int was_known = 0; was_known < 2; was_known++) {
+        static struct bed bed;
+        struct script_member leaver = {.name = "daemon-2", .how = SCRIPT_SERVES};
+        struct bytes both = records_of_two(SCRIPT_SERVES);
+        make_bed(&bed);
+        at(loop.now_us);
+        if (was_known)
+            members_note_report(&bed.us, &leaver, false);
+        leaver.how = SCRIPT_LEAVES;
+        members_note_report(&bed.us, &leaver, false);
+        at(loop.now_us + 1000);
+        answer_beat_with(&bed.calls, both);
+        assert_int_equal(bed.us.count, 0);
+        assert_true(looks(&bed.calls)); /* at once, without a second's wait */
+        answer_beat_with(&bed.calls, bytes_of(both.at + SCRIPT_MEMBER_BYTES, SCRIPT_MEMBER_BYTES));
+        at(loop.now_us);
+        assert_true(members_own(&bed.us, 0));
+        end_bed(&bed);
+    }
 }
 
 /* Before others are taken for dead because they are not known. */

@@ -19,6 +19,7 @@
 #include "os/clock.h"
 #include "os/listen.h"
 #include "os/loop.h"
+#include "os/loop_parts.h"
 #include "sim/loop.h"
 
 enum { TURNS_MAX = 20000, SEEDS = 20, BIG_BYTES = 8 * 1024 * 1024, PORT = 7000 };
@@ -33,6 +34,7 @@ struct bed {
     unsigned attempt; /* of the next connect_to() */
     bool gone, close_at_input;
     size_t use_most; /* of all bytes that are shown */
+    size_t longest;  /* of what was shown at once */
     char error[160];
     char log[16]; /* the order of: i, input; l, leaving; m, a message */
     struct message message;
@@ -74,6 +76,7 @@ static size_t input(struct stream *stream, struct bytes bytes)
     struct bed *bed = stream->user;
     size_t room = bed->use_most - bed->got.len;
     size_t used = bytes.len < room ? bytes.len : room;
+    bed->longest = bytes.len > bed->longest ? bytes.len : bed->longest;
     note(bed, 'i');
     buf_add(&bed->got, bytes.at, used);
     if (bed->close_at_input) {
@@ -697,7 +700,7 @@ static void a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_t
     far_send(&bed, burst);
     turn(&bed);
     assert_int_equal(bed.got.len, sizeof(burst) - 1);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 40; round++) { /* short ones are not in a row */
         far_send(&bed, "short");
         turn(&bed);
         memset(bed.log, 0, sizeof(bed.log));
@@ -705,6 +708,54 @@ static void a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_t
         turn(&bed);
         assert_string_equal(bed.log, "i"); /* in one read */
     }
+    close_bed(&bed);
+}
+
+/* As much as the sockets take. */
+static void far_fill(struct bed *bed)
+{
+    static const char room[65536];
+    while (send(bed->far_fd, room, sizeof(room), MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        continue;
+}
+
+/* Else others would wait for it, or its reads would be longer than the loop's memory for them. */
+static void a_stream_with_much_input_has_two_reads_a_turn(void **state)
+{
+    (void)state;
+    struct bed bed;
+    open_os(&bed);
+    open_stream(&bed);
+    for (int round = 0; round < 40; round++) {
+        memset(bed.log, 0, sizeof(bed.log));
+        far_fill(&bed);
+        turn(&bed);
+        assert_true(strlen(bed.log) <= 2);
+    }
+    assert_in_range(bed.longest, 5000, READ_BYTES);
+    close_bed(&bed);
+}
+
+static void p8_little_is_read_behind_bytes_that_had_to_wait(void **state)
+{
+    (void)state;
+    struct bed bed;
+    open_os(&bed);
+    open_stream(&bed);
+    for (int round = 0; round < 8; round++) {
+        far_fill(&bed);
+        turn(&bed);
+    }
+    bed.use_most = bed.got.len;
+    far_fill(&bed);
+    UNTIL(&bed, stream_held(bed.stream) > 2 * READ_FIRST_BYTES); /* reads had become long */
+    bed.use_most = SIZE_MAX;
+    stream_resume(bed.stream);
+    turn(&bed);
+    bed.use_most = bed.got.len;
+    turns(&bed, 3);
+    UNTIL(&bed, stream_held(bed.stream) >= READ_FIRST_BYTES);
+    assert_true(stream_held(bed.stream) <= 2 * READ_FIRST_BYTES);
     close_bed(&bed);
 }
 
@@ -739,6 +790,8 @@ int main(void)
         cmocka_unit_test(descriptors_of_others_are_watched_until_told_otherwise),
         cmocka_unit_test(
             a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_the_next),
+        cmocka_unit_test(a_stream_with_much_input_has_two_reads_a_turn),
+        cmocka_unit_test(p8_little_is_read_behind_bytes_that_had_to_wait),
         cmocka_unit_test(a_message_ends_the_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/server.h"
+#include "server/session.h"
 #include "wire.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024, LIMIT = MIB };
@@ -359,6 +360,39 @@ static void p8_input_behind_parked_polls_stays_inside_the_limit(void **state)
     world_free(world);
 }
 
+static void p8_some_memory_of_answers_that_were_sent_is_kept_for_others(void **state)
+{
+    enum { PEERS = SPARE_OUTS + 4, LONG = 3 * SPARE_OUT_MAX_BYTES };
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    const struct server *server = world_server(world);
+    const struct spare_outs *spares = &server->spare_outs;
+    struct sim_peer *peers[PEERS];
+    (void)state;
+    for (int i = 0; i < PEERS; i++)
+        peers[i] = join(world);
+    begin_push(peers[0], false, LONG);
+    send_some_of(peers[0], LONG);
+    send_text(peers[0], "\r\n");
+    settle(world);
+    expect(peers[0], "INSERTED 1\r\n");
+    send_text(peers[0], "reserve\r\n");
+    settle(world);
+    assert_true(has(peers[0], "RESERVED 1 "));
+    assert_int_equal(spares->count, 0); /* such a long one is not kept */
+    for (int i = 0; i < PEERS; i++)
+        send_text(peers[i], "stats\r\nstats\r\n"); /* two KiB */
+    settle(world);
+    assert_int_equal(spares->count, SPARE_OUTS);
+    for (unsigned i = 0; i < SPARE_OUTS; i++) {
+        assert_in_range(spares->bufs[i].cap, 1, SPARE_OUT_MAX_BYTES);
+        for (unsigned j = 0; j < i; j++)
+            assert_ptr_not_equal(spares->bufs[i].at, spares->bufs[j].at);
+    }
+    for (const struct list *link = server->all.next; link != &server->all; link = link->next)
+        assert_in_range(LIST_ENTRY(link, const struct session, all)->out.cap, 0, KIB);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +409,7 @@ int main(void)
         cmocka_unit_test(who_has_left_keeps_no_memory_of_its_connections),
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),
+        cmocka_unit_test(p8_some_memory_of_answers_that_were_sent_is_kept_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

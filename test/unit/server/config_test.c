@@ -343,11 +343,31 @@ static void sizes_have_suffixes_of_powers_of_1024_and_no_others(void **state)
     static const struct {
         const char *text;
         int64_t bytes;
-    } good[] = {{"8192", 8192},    {"64K", 65536},           {"64KiB", 65536},
-                {"2M", 2 << 20},   {"2MiB", 2 << 20},        {"1G", INT64_C(1) << 30},
-                {"1GiB", 1 << 30}, {"3T", INT64_C(3) << 40}, {"3TiB", INT64_C(3) << 40}};
-    static const char *const bad[] = {"10GB", "64KB", "64k", "64Ki", "64i", "64B",
-                                      "64iB", "1.5G", "GiB", "K",    "",    "64 K"};
+    } good[] = {{"8192", 8192},
+                {"64K", 65536},
+                {"64KiB", 65536},
+                {"2M", 2 << 20},
+                {"2MiB", 2 << 20},
+                {"1G", INT64_C(1) << 30},
+                {"1GiB", 1 << 30},
+                {"3T", INT64_C(3) << 40},
+                {"3TiB", INT64_C(3) << 40},
+                {"8388607T", INT64_C(8388607) << 40}};
+    static const char *const bad[] = {"10GB",
+                                      "64KB",
+                                      "64k",
+                                      "64Ki",
+                                      "64i",
+                                      "64B",
+                                      "64iB",
+                                      "1.5G",
+                                      "GiB",
+                                      "K",
+                                      "",
+                                      "64 K",
+                                      "8388608T",
+                                      "9007199254740992K",
+                                      "9223372036854775808"};
     int64_t bytes = -1;
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -360,6 +380,17 @@ static void sizes_have_suffixes_of_powers_of_1024_and_no_others(void **state)
         "[store]\nmax_bytes = 10GB\n",
         ":2: max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G "
         "T, KiB MiB GiB TiB; powers of 1024), from 0 up");
+}
+
+static void a_time_that_is_too_long_is_refused(void **state)
+{
+    int64_t us = -1;
+    (void)state;
+    assert_true(config_duration(BYTES("9223372036854"), 1000000, &us));
+    assert_int_equal(us, INT64_C(9223372036854000000));
+    assert_false(config_duration(BYTES("9223372036855"), 1000000, &us));
+    assert_false(config_duration(BYTES("18446744073709551615"), 1000000, &us));
+    assert_false(config_duration(BYTES("18446744073710"), 1000000, &us)); /* 448,384 modulo 2^64 */
 }
 
 int main(void)
@@ -382,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_comment_may_stand_behind_a_value),
         cmocka_unit_test(a_value_in_quotation_marks_is_refused),
         cmocka_unit_test(sizes_have_suffixes_of_powers_of_1024_and_no_others),
+        cmocka_unit_test(a_time_that_is_too_long_is_refused),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
