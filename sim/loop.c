@@ -320,6 +320,8 @@ static bool loop_verb_gather(struct loop *base, struct loop_share *share)
         struct sim_peer *peer = LIST_ENTRY(loop->streams.next, struct sim_peer, place);
         list_remove(&peer->place);
         list_add_tail(&served, &peer->place);
+        if (share)
+            share->visit(share);
         peer_gather(peer);
         if (peer->process_closed && peer->lingering)
             (void)peer_flow(peer);

@@ -359,6 +359,8 @@ static bool gather(struct loop *base, struct loop_share *share)
             break;
         struct os_stream *stream = LIST_ENTRY(loop->ready.next, struct os_stream, ready);
         stream_unready(stream);
+        if (share)
+            share->visit(share);
         stream_serve(stream);
     }
     loop->share = NULL;

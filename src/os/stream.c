@@ -211,13 +211,16 @@ static void verb_send(struct stream *base, struct buf *data)
     size_t sent = 0;
     if (!stream->broken && !stream->opening && stream_kept(stream) == 0)
         sent = send_some(stream, data->at, data->len);
-    if (sent < data->len && stream->out.len == 0) { /* megabytes are not copied */
+    size_t left = data->len - sent;
+    /* Megabytes are not copied. A short rest is: it need not keep all of the buffer. */
+    bool take_over = left >= SEND_BYTES || left >= data->cap / 2;
+    if (left && take_over && stream->out.len == 0) {
         struct buf empty = stream->out;
         stream->out = *data;
         stream->out_at = sent;
         *data = empty;
     } else {
-        buf_add(&stream->out, data->at + sent, data->len - sent);
+        buf_add(&stream->out, data->at + sent, left);
         data->len = 0;
     }
     if (stream_kept(stream))
@@ -361,12 +364,17 @@ static bool receive(struct os_stream *stream, bool ends)
     return stream->read_bytes > most;
 }
 
+static bool is_spent(const struct loop_share *share)
+{
+    return share && share->spent(share);
+}
+
 /* A second read follows a full one that was not of the largest size, so that a burst of requests
  * that is longer than the first read is not torn: its halves would be served, and answered, in
- * different turns from then on. */
+ * different turns from then on. Both are of one visit. */
 static void stream_readable(struct os_stream *stream, bool ends)
 {
-    if (receive(stream, ends))
+    if (receive(stream, ends) && !is_spent(stream->loop->share))
         (void)receive(stream, ends); /* never a third: other streams wait */
 }
 

@@ -23,8 +23,12 @@ struct loop;
 
 /* Limits what one gather may do. NULL instead of this: no limit. */
 struct loop_share {
-    /* True: stop for this turn. Called before each stream and each timer. */
+    /* True: stop for this turn. Called before each stream, each further read of one, and each
+       timer. */
     bool (*spent)(const struct loop_share *share);
+    /* A stream is served next: all its input until the next call is one visit, which has a share of
+       its own. */
+    void (*visit)(struct loop_share *share);
     /* Charges one step that sent or dropped this many bytes for a stream. */
     void (*moved)(struct loop_share *share, size_t bytes);
     /* Charges other work, in nanoseconds of processor time, such as a TLS handshake. */

@@ -128,6 +128,8 @@ void buffers_settle(struct server *server)
      * connections would not reduce it. While much waits to be freed, turns read less and free
      * more.
      */
+    if (buffers->bytes > buffers->max_bytes)
+        sessions_drop_spares(server);
     while (buffers->bytes > buffers->max_bytes)
         evict(victim(buffers));
 }

@@ -28,7 +28,7 @@ enum {
 };
 
 struct buffers {
-    uint64_t bytes;      /* the sum of all footprints that are counted */
+    uint64_t bytes;      /* the sum of all footprints that are counted, and of server::spare_outs */
     uint64_t max_bytes;  /* connections are closed beyond this */
     uint64_t work_bytes; /* memory of the worker's tasks, which closing connections does not free */
     struct list changed; // session::changed: to be counted again

@@ -84,6 +84,7 @@ static void drop_sessions(struct server *server)
 {
     while (!list_empty(&server->all))
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
+    sessions_drop_spares(server);
 }
 
 void server_abandon(struct server *server)
@@ -118,8 +119,6 @@ void server_free(struct server *server)
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
     buf_fini(&server->hosts);
-    while (server->spare_outs.count > 0)
-        buf_fini(&server->spare_outs.bufs[--server->spare_outs.count]);
     arena_fini(&server->scratch);
     discard_fini(&server->discard);
     mem_free(server);

@@ -191,7 +191,6 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     if (is_closing(session))
         return bytes.len;
     (void)loop_update_time(server->loop);
-    server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_has_budget(session);
     if (cut)
@@ -215,6 +214,11 @@ static void count_worked(struct loop_share *share, int64_t ns)
 static bool share_spent(const struct loop_share *share)
 {
     return budget_spent(&LIST_ENTRY(share, const struct server, share)->budget);
+}
+
+static void begin_visit(struct loop_share *share)
+{
+    server_begin_visit(LIST_ENTRY(share, struct server, share));
 }
 
 static void handle_leaving(struct stream *stream)
@@ -255,8 +259,8 @@ void sessions_init(struct server *server)
 {
     server->acceptor.accepted = handle_accepted;
     server->loop->acceptor = &server->acceptor;
-    server->share =
-        (struct loop_share){.spent = share_spent, .moved = count_moved, .worked = count_worked};
+    server->share = (struct loop_share){
+        .spent = share_spent, .visit = begin_visit, .moved = count_moved, .worked = count_worked};
     size_t session_bytes = 0; /* a place in the pool holds a session of any kind */
     for (int i = 0; i < PROTOCOL_KINDS; i++)
         if (protocols[i].session_bytes > session_bytes)
@@ -272,15 +276,25 @@ void sessions_init(struct server *server)
  */
 static void leave_spare(struct session *session)
 {
-    struct spare_outs *spares = &session->server->spare_outs;
+    struct server *server = session->server;
     struct buf *out = &session->out;
     bool is_spare = out->len == 0 && out->cap > SPARE_OUT_BYTES && out->cap <= SPARE_OUT_MAX_BYTES;
-    if (is_spare && spares->count < SPARE_OUTS) {
-        spares->bufs[spares->count++] = *out;
+    if (is_spare && server->spare_outs.count < SPARE_OUTS) {
+        server->spare_outs.bufs[server->spare_outs.count++] = *out;
+        server->buffers.bytes += out->cap;
         *out = (struct buf){0};
         return;
     }
     buf_shrink(out, SPARE_OUT_BYTES);
+}
+
+void sessions_drop_spares(struct server *server)
+{
+    while (server->spare_outs.count > 0) {
+        struct buf *spare = &server->spare_outs.bufs[--server->spare_outs.count];
+        server->buffers.bytes -= spare->cap;
+        buf_fini(spare);
+    }
 }
 
 static void send_out(struct session *session)

@@ -86,9 +86,11 @@ static inline bool session_has_budget(const struct session *session)
  * need not grow from nothing in each turn. */
 static inline struct buf *session_out(struct session *session)
 {
-    struct spare_outs *spares = &session->server->spare_outs;
-    if (session->out.cap == 0 && spares->count > 0)
-        session->out = spares->bufs[--spares->count];
+    struct server *server = session->server;
+    if (session->out.cap == 0 && server->spare_outs.count > 0) {
+        session->out = server->spare_outs.bufs[--server->spare_outs.count];
+        server->buffers.bytes -= session->out.cap; /* counted again as the session's */
+    }
     return &session->out;
 }
 
@@ -132,6 +134,8 @@ uint64_t session_sent(const struct session *session);
  */
 void sessions_init(struct server *server);
 bool sessions_flush(struct server *server);
+/* Frees server::spare_outs. */
+void sessions_drop_spares(struct server *server);
 void session_free(struct session *session, enum session_end end);
 
 #endif

@@ -759,6 +759,55 @@ static void p8_little_is_read_behind_bytes_that_had_to_wait(void **state)
     close_bed(&bed);
 }
 
+/* A share that is spent as soon as a stream was shown input. */
+struct small_share {
+    struct loop_share share;
+    const struct bed *bed;
+    unsigned visits;
+};
+
+static bool shown_something(const struct loop_share *share)
+{
+    return LIST_ENTRY(share, const struct small_share, share)->bed->got.len > 0;
+}
+
+static bool never(const struct loop_share *share)
+{
+    (void)share;
+    return false;
+}
+
+static void count_visit(struct loop_share *share)
+{
+    LIST_ENTRY(share, struct small_share, share)->visits++;
+}
+
+/* What one turn takes of a burst that is longer than the first read. */
+static void take_burst(bool (*spent)(const struct loop_share *share), const char *log, size_t len)
+{
+    struct bed bed;
+    struct small_share small = {.share = {.spent = spent, .visit = count_visit}, .bed = &bed};
+    char burst[5001] = {0};
+    memset(burst, 'x', sizeof(burst) - 1);
+    open_os(&bed);
+    open_stream(&bed);
+    far_send(&bed, burst);
+    bed.loop->verbs->sleep(bed.loop, bed.loop->clock->now_us(bed.loop->clock) + 1000000);
+    (void)bed.loop->verbs->gather(bed.loop, &small.share);
+    assert_string_equal(bed.log, log);
+    assert_int_equal(bed.got.len, len);
+    assert_int_equal(small.visits, 1);
+    UNTIL(&bed, bed.got.len == sizeof(burst) - 1);
+    close_bed(&bed);
+}
+
+static void both_reads_of_a_burst_are_one_visit_and_the_second_needs_a_share(void **state)
+{
+    (void)state;
+    take_burst(never, "ii", 5000);
+    take_burst(shown_something, "i", 4096);
+}
+
 static unsigned arrivals;
 
 static void note_arrival(struct message *message)
@@ -792,6 +841,7 @@ int main(void)
             a_burst_is_taken_in_one_turn_and_short_input_between_does_not_tear_the_next),
         cmocka_unit_test(a_stream_with_much_input_has_two_reads_a_turn),
         cmocka_unit_test(p8_little_is_read_behind_bytes_that_had_to_wait),
+        cmocka_unit_test(both_reads_of_a_burst_are_one_visit_and_the_second_needs_a_share),
         cmocka_unit_test(a_message_ends_the_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,10 +67,37 @@ static void what_a_slow_reader_leaves_is_counted_and_freed_a_piece_a_turn(void *
     os_loop_free(os);
 }
 
+/* Or ten thousand clients that take no answers would pin 16 KiB each. */
+static void a_short_answer_that_is_not_taken_does_not_keep_a_large_buffer(void **state)
+{
+    enum { CAP = 16 * 1024, LEN = 300, SENDS = 1000 * 1000 };
+    (void)state;
+    struct os_clock clock;
+    struct acceptor acceptor = {.accepted = accepted};
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
+    struct buf answer = {0};
+    came = NULL;
+    int fd = join(os_loop_port(os), os);
+    for (int i = 0; i < SENDS && came->verbs->unsent(came) == 0; i++) {
+        buf_reserve_to(&answer, CAP, CAP);
+        memset(answer.at, 'a', LEN);
+        answer.len = LEN;
+        came->verbs->send(came, &answer);
+        assert_int_equal(answer.len, 0);
+    }
+    assert_in_range(came->verbs->unsent(came), 1, LEN);
+    assert_true(came->verbs->held(came) <= 2 * LEN);
+    assert_int_equal(answer.cap, CAP);
+    buf_fini(&answer);
+    (void)close(fd);
+    os_loop_free(os);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_slow_reader_leaves_is_counted_and_freed_a_piece_a_turn),
+        cmocka_unit_test(a_short_answer_that_is_not_taken_does_not_keep_a_large_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -390,6 +390,61 @@ static void p8_some_memory_of_answers_that_were_sent_is_kept_for_others(void **s
     }
     for (const struct list *link = server->all.next; link != &server->all; link = link->next)
         assert_in_range(LIST_ENTRY(link, const struct session, all)->out.cap, 0, KIB);
+}
+
+/* ---- what a client gets of a turn, and what answers leave ---- */
+
+static struct session *session_of(const struct world *world)
+{
+    return LIST_ENTRY(world_server(world)->all.next, struct session, all);
+}
+
+static void all_input_of_a_visit_shares_its_part_of_the_turn(void **state)
+{
+    enum { PART_NS = 150 * 1000, STEP_NS = 20 * 1000, PIECES = 100 };
+    static const char piece[] = "use a\r\nuse b\r\nuse c\r\nuse d\r\nuse e\r\nuse f\r\n";
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    (void)state;
+    send_line(world, ann, "use a\r\n", "USING a\r\n");
+    struct session *session = session_of(world);
+    struct server *server = session->server;
+    budget_begin(&server->budget, 10 * PART_NS);
+    server->share.visit(&server->share);
+    for (int i = 0; i < PIECES && server->budget.left_ns > 9 * PART_NS; i++) {
+        size_t used = session->stream->handler->input(session->stream, bytes_str(piece));
+        assert_true(used == strlen(piece) || server->budget.left_ns < 9 * PART_NS + STEP_NS);
+    }
+    int64_t left_ns = server->budget.left_ns;
+    size_t used = session->stream->handler->input(session->stream, bytes_str(piece));
+    assert_int_equal(used, 0);
+    assert_in_range(left_ns, 9 * PART_NS - STEP_NS, 9 * PART_NS);
+    world_free(world);
+}
+
+static void p8_memory_of_sent_answers_counts_and_is_freed_before_a_client_is_closed(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1, .buffer_bytes = LIMIT});
+    struct sim_peer *ann = join(world);
+    (void)state;
+    begin_push(ann, false, 6 * KIB);
+    send_some_of(ann, 6 * KIB);
+    send_line(world, ann, "\r\n", "INSERTED 1\r\n");
+    send_text(ann, "peek 1\r\n");
+    settle(world);
+    sim_peer_take(ann, sim_peer_received(ann).len);
+    struct session *session = session_of(world);
+    struct server *server = session->server;
+    assert_int_equal(server->spare_outs.count, 1);
+    size_t spare = server->spare_outs.bufs[0].cap;
+    assert_in_range(spare, 6 * KIB, SPARE_OUT_MAX_BYTES);
+    assert_int_equal(server->buffers.bytes, session->footprint + spare);
+    server->buffers.max_bytes = server->buffers.bytes - spare / 2;
+    send_line(world, ann, "use a\r\n", "USING a\r\n");
+    assert_int_equal(server->spare_outs.count, 0);
+    assert_int_equal(server->buffers.bytes, session->footprint);
+    assert_int_equal(server->counts.evicted, 0);
+    assert_false(sim_peer_closed(ann));
     world_free(world);
 }
 
@@ -410,6 +465,8 @@ int main(void)
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),
         cmocka_unit_test(p8_some_memory_of_answers_that_were_sent_is_kept_for_others),
+        cmocka_unit_test(all_input_of_a_visit_shares_its_part_of_the_turn),
+        cmocka_unit_test(p8_memory_of_sent_answers_counts_and_is_freed_before_a_client_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

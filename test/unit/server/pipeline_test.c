@@ -338,10 +338,12 @@ static void an_answer_is_written_into_the_memory_of_one_that_was_sent(void **sta
     open_bed(&bed);
     struct spare_outs *spares = &bed.server.spare_outs;
     buf_reserve(&spares->bufs[spares->count++], 4096);
+    bed.server.buffers.bytes += spares->bufs[0].cap;
     const char *memory = spares->bufs[0].at;
     answer(add_request(&bed), 1000);
     assert_ptr_equal(bed.pipeline.session.out.at, memory);
     assert_int_equal(spares->count, 0);
+    assert_int_equal(bed.server.buffers.bytes, 0);
     close_bed(&bed);
 }
 
