@@ -51,7 +51,7 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
 end
 if err ~= OK then return { header(err, state, 0, 0, now, 0, job.seq) } end
 
-if what ~= 's' then even_if_full() end
+if what ~= 's' then even_if_full() end -- it begins with a write of its own
 
 local function count(letter)
     call('HINCRBY', hash, letter .. job.topic, 1)
@@ -103,22 +103,27 @@ local function release()
     return fail(job, now)
 end
 
-local function reschedule()
-    unlink(job)
-    job.due, job.priority = due or job.due, priority or job.priority
-    if ARGV[10] ~= '' then
-        local record, apart = record_of(job, #job.topic, ARGV[10],
-            sub(job.record, job.content_at - job.names_len, job.content_at - 1), ARGV[11])
-        call('HSET', bucket_of(job.name), job.name, record)
-        if apart then
-            call('HSET', bucket_of(job.name), '*' .. job.name, apart)
-        elseif is_apart(job) then
-            call('HDEL', bucket_of(job.name), '*' .. job.name)
-        end
-        local new = read(job.name, record)
-        job.record, job.form, job.id_at = record, new.form, new.id_at
-        job.waits_at, job.content_at = new.waits_at, new.content_at
+-- The first write of its script, since it needs memory: see even_if_full().
+local function replace_content(new_due, new_priority)
+    local changed = setmetatable({ due = new_due, priority = new_priority }, { __index = job })
+    local record, apart = record_of(changed, #job.topic, ARGV[10],
+        sub(job.record, job.content_at - job.names_len, job.content_at - 1), ARGV[11])
+    call('HSET', bucket_of(job.name), job.name, record)
+    if apart then
+        call('HSET', bucket_of(job.name), '*' .. job.name, apart)
+    elseif is_apart(job) then
+        call('HDEL', bucket_of(job.name), '*' .. job.name)
     end
+    local new = read(job.name, record)
+    job.record, job.form, job.id_at = record, new.form, new.id_at
+    job.waits_at, job.content_at = new.waits_at, new.content_at
+end
+
+local function reschedule()
+    local new_due, new_priority = due or job.due, priority or job.priority
+    if ARGV[10] ~= '' then replace_content(new_due, new_priority) end
+    unlink(job) -- by its old due time and priority
+    job.due, job.priority = new_due, new_priority
     link(job, WAITING, now)
 end
 

@@ -14,6 +14,7 @@ if most == 0 then
     local known = count > 0 or call('ZSCORE', order, 't' .. topic)
     return { header(known and OK or NOT_FOUND, 0, 0, count, now, 0, 0), '' }
 end
+even_if_full()
 local more, from = walk(function(name, member)
     if done + lost == most then return false end
     local job = try_fetch(name)
