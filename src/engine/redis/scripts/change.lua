@@ -150,9 +150,9 @@ else
     reschedule()
 end
 if what == 's' and ARGV[10] ~= '' then
-    enter_job(job, now)
+    journal_job(job, now)
 else
-    enter_move(job, job.state, job.flags, now)
+    journal_change(job, job.state, job.flags, now)
 end
 local parts = keep(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
 if what == 'v' then parts[2] = whole_job(job) end

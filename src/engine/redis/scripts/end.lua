@@ -74,7 +74,7 @@ while answered < count do
     end
     local done, places, held, gone, gone_ids = 0, { '' }, nil, {}, nil
     local fields, sums, sets = { 'g', '', '' }, { 0, 0, 0 }, { '', '', '', '', '', '', '', '' }
-    local sum_of = nil -- field -> its index in `fields`, if there are several jobs
+    local index_of = nil -- field -> its index in `fields`, if there are several jobs
     at = base
     while done < alike do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
@@ -129,11 +129,11 @@ while answered < count do
         if done == 1 then
             fields[2], fields[3], sums[2], sums[3] = reserved_now, ended, -1, 1
         else
-            sum_of = sum_of or { [fields[2]] = 2, [fields[3]] = 3 }
-            local h, e = sum_of[reserved_now] or #fields + 1, nil
-            fields[h], sums[h], sum_of[reserved_now] = reserved_now, (sums[h] or 0) - 1, h
-            e = sum_of[ended] or #fields + 1
-            fields[e], sums[e], sum_of[ended] = ended, (sums[e] or 0) + 1, e
+            index_of = index_of or { [fields[2]] = 2, [fields[3]] = 3 }
+            local h, e = index_of[reserved_now] or #fields + 1, nil
+            fields[h], sums[h], index_of[reserved_now] = reserved_now, (sums[h] or 0) - 1, h
+            e = index_of[ended] or #fields + 1
+            fields[e], sums[e], index_of[ended] = ended, (sums[e] or 0) + 1, e
         end
         if seen then seen[name] = true end
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)

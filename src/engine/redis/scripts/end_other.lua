@@ -16,5 +16,5 @@ if err ~= OK then return { header(err, seen, 0, 0, now, 0, job.seq) } end
 unlink(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)
-if journaled() then enter_end(job, done, clock()) end
+if has_journal() then journal_end(job, done, clock()) end
 return keep(was, header(OK, seen, 0, 1, now, 0, job.seq))

@@ -14,7 +14,7 @@
 local journal = nil -- the field; false: there is none
 local restore = nil -- the field 'jr'; false: no restore is under way
 
-local function journaled()
+local function has_journal()
     if journal == nil then
         local found = call('HMGET', hash, 'j', 'jr')
         journal, restore = found[1], found[2]
@@ -23,11 +23,11 @@ local function journaled()
     return journal
 end
 
-local function is_late(since, span, now)
+local function is_too_old(since, span, now)
     return since > 0 and span > 0 and now - since > span
 end
 
-local function give_up()
+local function abandon_journal()
     call('HSET', hash, 'j', sub(journal, 1, 32) .. 'x')
     call('HDEL', hash, 'jr') -- jobs that end from now on leave no members
     journal, restore = false, false
@@ -39,7 +39,9 @@ local function add_entry(what, text, now)
     local since, span = unpack_bytes('<I8I8', journal, 34)
     local refuses = byte(journal, 33) == 114
     if refuses then most = 2 * most end
-    if bytes - taken >= most or not refuses and is_late(since, span, now) then return give_up() end
+    if bytes - taken >= most or not refuses and is_too_old(since, span, now) then
+        return abandon_journal()
+    end
     bytes = bytes + 25 + #text
     call('ZADD', order, 0, 'j' .. pack('>I8', last + 1) .. pack('<I8I7', bytes, now) .. what .. text)
     if since == 0 and what ~= 'o' then since = now end
@@ -47,19 +49,19 @@ local function add_entry(what, text, now)
     call('HSET', hash, 'j', journal)
 end
 
-local function enter_job(job, now)
-    if journaled() then add_entry('p', whole_job(job), now) end
+local function journal_job(job, now)
+    if has_journal() then add_entry('p', whole_job(job), now) end
 end
 
-local function enter_move(job, state, flags, now)
-    if not journaled() or (state == RESERVED and flags % 2 == BOUND) then return end
+local function journal_change(job, state, flags, now)
+    if not has_journal() or (state == RESERVED and flags % 2 == BOUND) then return end
     add_entry('m', job.name .. pack('<BHI4I7', state, job.failures, job.priority, job.due) ..
         id_of(job), now)
 end
 
 -- Adds a member for the job that ends, so that the restore does not push it again. A restore that was
 -- not renewed in time ends only here, so until then no end of a job is missing.
-local function leave_end(job, now)
+local function record_end_for_restore(job, now)
     local run, till, room = unpack_bytes('<c8I8I8', restore)
     if room == 0 then return end -- the restore has ended: too many jobs did
     if till <= now then
@@ -73,19 +75,19 @@ local function leave_end(job, now)
     call('HSET', hash, 'jr', restore)
 end
 
-local function enter_end(job, finished, now)
-    if journaled() and restore then leave_end(job, now) end
-    if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
+local function journal_end(job, finished, now)
+    if has_journal() and restore then record_end_for_restore(job, now) end
+    if has_journal() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
 end
 
 -- True: the push is refused, because too many entries are not taken, or one is too old. With 'd' no
 -- push is refused: the journal is given up instead.
-local function too_many_entries(now)
-    if not journaled() then return false end
+local function is_journal_behind(now)
+    if not has_journal() then return false end
     local _, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
     local since, span = unpack_bytes('<I8I8', journal, 34)
-    if bytes - taken < most and not is_late(since, span, now) then return false end
+    if bytes - taken < most and not is_too_old(since, span, now) then return false end
     if byte(journal, 33) == 114 then return true end
-    give_up()
+    abandon_journal()
     return false
 end

@@ -151,7 +151,7 @@ for i = 1, #ended do
         job.timeouts = up(job.timeouts)
         call('HINCRBY', hash, '#t' .. job.topic, 1)
         fail(job, now)
-        enter_move(job, job.state, job.flags, now)
+        journal_change(job, job.state, job.flags, now)
     elseif not job then
         forget_lost(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
     else

@@ -8,8 +8,8 @@ if first then return { first } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
-local enters = not run or #run == 8
-if enters and too_many_entries(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
+local makes_entry = not run or #run == 8
+if makes_entry and is_journal_behind(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
@@ -74,7 +74,7 @@ if has_properties(job) then
     apart = sub(apart, behind)
 end
 if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
-if enters then enter_job(job, now) end
+if makes_entry then journal_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 local created = made or arrived
 return { keep('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }

@@ -28,7 +28,7 @@ local function give_back(daemon)
         if job and job.state == RESERVED then
             unlink(job)
             link(job, WAITING, now)
-            enter_move(job, job.state, job.flags, now)
+            journal_change(job, job.state, job.flags, now)
         else
             call('ZREM', order, held[i])
         end

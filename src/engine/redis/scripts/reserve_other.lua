@@ -171,7 +171,7 @@ for i = 1, #lost do
     call('HINCRBY', hash, 'g', 1)
     call('HINCRBY', hash, '#d' .. lost[i], 1)
 end
-for i = 1, bound and 0 or count do enter_move(jobs[i], RESERVED, 0, now) end
+for i = 1, bound and 0 or count do journal_change(jobs[i], RESERVED, 0, now) end
 if bound then
     for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
 end

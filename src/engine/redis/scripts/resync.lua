@@ -23,16 +23,16 @@ local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- each entry has a number; here only the 
 local now, what, left, room = clock(), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
-if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+if not has_journal() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
 
 local function is_full()
-    if not journaled() then return true end
+    if not has_journal() then return true end
     local _, bytes, taken = unpack_bytes('<I8I8I8', journal)
     return bytes - taken >= room
 end
 
 local function answer(flags, count, looked, from)
-    if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+    if not has_journal() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
     return { header(OK, 1, flags, count, now, looked, (unpack_bytes('<I8', journal))), from }
 end
 
@@ -67,7 +67,7 @@ local function look_at(field)
         return
     end
     local job = fetch(field)
-    if job and journaled() then
+    if job and has_journal() then
         add_entry('c', whole_job(job), now)
         entered, left = entered + 1, left - COUNTS
     end

@@ -31,12 +31,12 @@ local more, from = walk(function(name, member)
     done = done + 1
     if ARGV[2] == 'k' then
         kick(job, now)
-        enter_move(job, job.state, job.flags, now)
+        journal_change(job, job.state, job.flags, now)
     else
         unlink(job)
         drop(job)
         call('HINCRBY', hash, '#d' .. topic, 1)
-        enter_end(job, false, now)
+        journal_end(job, false, now)
     end
     return true
 end)
