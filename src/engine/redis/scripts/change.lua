@@ -23,9 +23,9 @@ local what, options = ARGV[2], ARGV[6]
 local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
 local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local first = answered()
-if first then
-    local was = sub(first, 33)
+local stored = stored_answer()
+if stored then
+    local was = sub(stored, 33)
     if what == 'v' and was ~= '' then
         local front = ''
         if sub(was, 1, 1) == 'n' then
@@ -37,7 +37,7 @@ if first then
         if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
         was = front .. (job and shown_properties(job) .. was .. content_of(job) or was)
     end
-    return { sub(first, 1, 32), was }
+    return { sub(stored, 1, 32), was }
 end
 local job, now = find(ARGV[3], ARGV[4]), clock()
 if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
@@ -135,7 +135,7 @@ elseif what == 'l' then
 elseif what == 't' then
     job.till = after(now, ttr or job.ttr) -- in its set, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
-    keep_head(job)
+    store_head(job)
     notify_due(job.till)
 elseif what == 'b' then
     note()
@@ -154,6 +154,6 @@ if what == 's' and ARGV[10] ~= '' then
 else
     journal_change(job, job.state, job.flags, now)
 end
-local parts = keep(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
+local parts = store_answer(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
 if what == 'v' then parts[2] = whole_job(job) end
 return parts

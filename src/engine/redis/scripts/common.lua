@@ -80,12 +80,12 @@ end
 -- nil. It looks only if the request is marked as repeated, or is late: then its repetition may have
 -- come first, on another connection. Raises an error if the place has the answer of a later
 -- request: the daemon has given this one up.
-local function answered()
+local function stored_answer()
     if not again then clock() end
-    local kept = (again or unsure) and call('HGET', hash, slot)
-    if not kept then return nil end
-    if unpack_bytes('<I8', kept) > unpack_bytes('<I8', request) then error(OVER) end
-    return sub(kept, 1, 8) == request and sub(kept, 9) or nil
+    local stored = (again or unsure) and call('HGET', hash, slot)
+    if not stored then return nil end
+    if unpack_bytes('<I8', stored) > unpack_bytes('<I8', request) then error(OVER) end
+    return sub(stored, 1, 8) == request and sub(stored, 9) or nil
 end
 
 -- A Redis that has reached maxmemory refuses the first write of a script if that command may need

@@ -93,7 +93,7 @@ local function link(job, state, now)
         link_delayed(job)
         notify_due(job.due)
     end
-    keep_head(job)
+    store_head(job)
 end
 
 -- Deletes the unlinked job.
@@ -169,7 +169,7 @@ local function find(id, name)
 end
 
 -- Stores the answer, in case the request is repeated, and returns it.
-local function keep(rest, answer)
+local function store_answer(rest, answer)
     call('HSET', hash, slot, request .. answer .. rest)
     return { answer, rest }
 end

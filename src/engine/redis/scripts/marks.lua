@@ -12,7 +12,7 @@ local sub = string.sub
 local PUBLISH = redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH'
 
 -- Stores what is left of a mark, and returns it; nil: nothing is left.
-local function keep_mark(hash, topic, flags, named)
+local function store_mark(hash, topic, flags, named)
     if flags == 0 and named == '' then
         redis.call('HDEL', hash, '#w' .. topic)
         return nil
@@ -49,7 +49,7 @@ local function notify_marked(hash, topic, mark)
         redis.pcall(PUBLISH, channel, 'h' .. words)
         flags = flags - 1
     end
-    return keep_mark(hash, topic, flags, sub(mark, from))
+    return store_mark(hash, topic, flags, sub(mark, from))
 end
 
 -- Returns the mark with this daemon added (`number`: of its request), and whether others wait as well.

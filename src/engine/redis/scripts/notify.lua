@@ -33,7 +33,7 @@ local function notify_promoted(topic, jobs)
         local flags = string.byte(mark) - 48
         if not ours and flags % 2 == 0 and sub(mark, 2, 9) == sub(slot, 2, 9) and
             unpack_bytes('<I8', mark, 10) < unpack_bytes('<I8', request) then
-            ours, mark = true, keep_mark(hash, topic, flags, sub(mark, 18))
+            ours, mark = true, store_mark(hash, topic, flags, sub(mark, 18))
         else
             mark = notify_marked(hash, topic, mark)
         end

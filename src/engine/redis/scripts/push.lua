@@ -164,7 +164,7 @@ while answered < count do
             if apart ~= '' then
                 records[m + 1], records[m + 2], m = '*' .. name, apart, m + 2
             end
-            if journal then -- as enter_job() has it
+            if journal then -- as journal_job() has it
                 local text = front .. name .. (head or '') .. record .. apart
                 entry, bytes = entry + 1, bytes + 25 + #text
                 places[p + 1], p = '0', p + 2

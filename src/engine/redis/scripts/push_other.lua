@@ -3,8 +3,8 @@
 -- Cost: O(log n); up to 64 topics are checked if a new topic would exceed the limit (room.lua).
 local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])
 local now = clock()
-local first = answered()
-if first then return { first } end
+local stored = stored_answer()
+if stored then return { stored } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
@@ -77,4 +77,4 @@ if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
 if makes_entry then journal_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 local created = made or arrived
-return { keep('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }
+return { store_answer('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }

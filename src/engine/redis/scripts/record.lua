@@ -75,7 +75,7 @@ local function has_properties(job)
 end
 
 -- Stores the job's head. A new job that waits has none: its record has all the values.
-local function keep_head(job)
+local function store_head(job)
     if job.is_new and job.state == WAITING then return end
     job.head = pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
         job.holder, job.failures, job.timeouts, job.releases, job.buries, job.kicks, job.priority,

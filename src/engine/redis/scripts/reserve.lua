@@ -121,7 +121,7 @@ for at = 1, count do
             local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
             local bound = string.find(options, 'b', 1, true)
             local holder = bound and daemon or '\0\0\0\0\0\0\0\0'
-            local soonest, done, kept, held = wake, 0, '', { '', '' }
+            local soonest, done, reservations, held = wake, 0, '', { '', '' }
             local first, first_in, heads, heads_in -- by bucket
             answer = taken > 0 and { '', '', '' } or { '', '' }
             while fits and done < taken do
@@ -192,7 +192,7 @@ for at = 1, count do
                     held[2 * done - 1], held[2 * done] = format('%d', till), sub(ready[done], 2)
                     set[n], set[n + 1] = wanted[n + 1], head
                     answer[done + 1] = note .. name .. head .. record
-                    kept = kept .. name .. pack('<I8', lease)
+                    reservations = reservations .. name .. pack('<I8', lease)
                 end
             end
             if not fits then
@@ -214,7 +214,7 @@ for at = 1, count do
                 call('HSET', hash, '#r' .. topic, format('%d', (found[3] or 0) + taken),
                     '#h' .. topic, format('%d', (found[4] or 0) + taken),
                     'p', pack('<I8I8I8I7', last, pushed, partitions, soonest),
-                    sub(request, 2, 12), sub(request, 13, 20) .. kept,
+                    sub(request, 2, 12), sub(request, 13, 20) .. reservations,
                     unpack(mark and { '#w' .. topic, mark } or NOTHING))
                 if soonest < wake then -- as publish() has it
                     redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',

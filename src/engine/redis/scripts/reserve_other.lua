@@ -20,12 +20,12 @@ local function reply(jobs, flags, next_us, firsts, left)
 end
 
 -- A repetition: returns those of the jobs that still have the lease of the first execution.
-local first = answered()
-if first then
+local stored = stored_answer()
+if stored then
     local jobs = {}
-    for from = 1, #first, 16 do
-        local job = fetch(sub(first, from, from + 7))
-        if job and job.lease == unpack_bytes('<I8', first, from + 8) then
+    for from = 1, #stored, 16 do
+        local job = fetch(sub(stored, from, from + 7))
+        if job and job.lease == unpack_bytes('<I8', stored, from + 8) then
             jobs[#jobs + 1] = whole_job(job)
         end
     end
@@ -80,7 +80,7 @@ if not listed and #topics > 1 then
     for i = 1, #candidates do candidates[i] = keys[i][1] end
 end
 
-local jobs, gone, held, sets, kept, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
+local jobs, gone, held, sets, reservations, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
 local heads, heads_in, found_at = {}, {}, {} -- by bucket; the buckets; what was found, by place
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 
@@ -143,7 +143,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
                 bytes = bytes + #job.record - job.content_at + 1
             end
             bytes = bytes + #(job.properties or '')
-            jobs[count], kept[count] = job, job.name .. pack('<I8', last)
+            jobs[count], reservations[count] = job, job.name .. pack('<I8', last)
             if not heads[bucket] then
                 heads[bucket], heads_in[#heads_in + 1] = {}, bucket
             end
@@ -173,7 +173,7 @@ for i = 1, #lost do
 end
 for i = 1, bound and 0 or count do journal_change(jobs[i], RESERVED, 0, now) end
 if bound then
-    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
+    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(reservations[i], 1, 8)) end
 end
 for i = at, #candidates do
     local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
@@ -216,7 +216,7 @@ if count > 0 then
     local n, sooner = #sets, soonest < wake
     if sooner then wake = soonest end
     sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, wake)
-    sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
+    sets[n + 3], sets[n + 4] = slot, request .. table.concat(reservations)
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end
 in_pieces('HSET', hash, sets)

@@ -25,8 +25,8 @@
 -- Cost: at most REMOVED members deleted in one call.
 local REMOVED = 1000 -- members in one call
 local what, run = ARGV[2], ARGV[3]
-local first = what == 'b' and answered()
-if first then return { first } end
+local stored = what == 'b' and stored_answer()
+if stored then return { stored } end
 local now = clock()
 local found = call('HMGET', hash, 'p', 'j', 'jr')
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -57,10 +57,10 @@ even_if_full()
 if what == 'b' then
     if not field or sub(field, 33) == 'x' then return { answer(0, 0, 0) } end
     call('HDEL', hash, 'jr')
-    if not remove() then return { keep('', answer(0, MORE, 0))[1] } end
+    if not remove() then return { store_answer('', answer(0, MORE, 0))[1] } end
     call('ZADD', order, 0, 'er' .. run)
     call('HSET', hash, 'jr', run .. pack('<I8I8', now + tonumber(ARGV[4]), tonumber(ARGV[5])))
-    return { keep('', answer(1, 0, unpack_bytes('<I8', field)))[1] }
+    return { store_answer('', answer(1, 0, unpack_bytes('<I8', field)))[1] }
 end
 if what == 'g' then
     if not ours then return { answer(0, 0, 0) } end

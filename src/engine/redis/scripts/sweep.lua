@@ -5,8 +5,8 @@
 -- Returns {header, where to continue}. count: jobs done, or counted. MORE: call again. Error
 -- NOT_FOUND: there is no such topic.
 -- Cost: at most 600 places are read; O(log n) for each job done.
-local first = answered()
-if first then return { sub(first, 1, 32), sub(first, 33) } end
+local stored = stored_answer()
+if stored then return { sub(stored, 1, 32), sub(stored, 33) } end
 local most, done, lost, now = tonumber(ARGV[6]), 0, 0, clock()
 if most == 0 then
     local place = sub('wr-b', state, state) .. key
@@ -43,4 +43,4 @@ end)
 if done == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
     return { header(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
 end
-return keep(from, header(OK, 0, more and MORE or 0, done, now, 0, 0))
+return store_answer(from, header(OK, 0, more and MORE or 0, done, now, 0, 0))
