@@ -34,7 +34,7 @@
 --   jobs, after all writes for the first one.
 -- - Half of the time of a script is spent in Lua itself. Concatenating strings is faster than using
 --   tables. push, reserve and end have a fast path; all functions that it does not need are defined
---   inside the function other(), which handles the other cases, one request at a time, with that
+--   inside the function slow_path(), which handles the other cases, one request at a time, with that
 --   request's KEYS and ARGV.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local call, sub, char, byte = redis.call, string.sub, string.char, string.byte

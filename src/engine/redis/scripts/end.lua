@@ -14,8 +14,8 @@
 -- before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such answers.
 --
 -- This file is the fast path: reserved jobs, without entries for the journal. It takes adjacent
--- requests for one partition together. All other requests are handled one by one by other(), which
--- is end_other.lua.
+-- requests for one partition together. All other requests are handled one by one by slow_path(), which
+-- is end_slow.lua.
 -- Cost: for k jobs that go together O(k log n), with one read and one write for each bucket that
 -- holds some of them.
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
@@ -53,7 +53,7 @@ while answered < count do
         clock_of(ARGV[base + 1]) -- a late request must not end the next job of that id
     end
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, the journal was given up
-    if journal then alike = 1 end -- its entries are written in end_other.lua
+    if journal then alike = 1 end -- its entries are written in end_slow.lua
     if alike > 1 then seen = {} end
     -- Reads records and heads, of adjacent jobs in the same bucket at once.
     local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
@@ -160,7 +160,7 @@ while answered < count do
         call('HSET', hash, unpack(sets, 1, n))
     else
         done = 1
-        answers[answered + 1] = other(keys, base, PER_JOB)
+        answers[answered + 1] = slow_path(keys, base, PER_JOB)
     end
     answered = answered + done
 end

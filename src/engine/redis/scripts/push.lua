@@ -31,7 +31,7 @@
 --
 -- This file is the fast path. It takes adjacent requests together if they are for the same
 -- partition and topic, all ready or all delayed, their ids are new, and all or none belong to one
--- restore. All other requests are handled one by one by other(), which is push_other.lua.
+-- restore. All other requests are handled one by one by slow_path(), which is push_slow.lua.
 -- Cost: for k jobs that go together 4 to 6 commands, O(k log n) with n jobs in the partition.
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, AHEAD_MOST = 13, 50000 -- the latter as common.lua has it
@@ -50,13 +50,13 @@ while answered < count do
     end
     fields[4 + alike] = 'j'
     -- Jobs of a restore: is it still under way, and which of these jobs ended since it began? As in
-    -- push_other.lua.
+    -- push_slow.lua.
     local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
     if width % 11 > 8 then
         run = sub(ARGV[base + 9], width > 11 and 13 or 2)
         by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
     end
-    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- other() handles a moved job
+    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- slow_path() handles a moved job
     if run then
         local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
         for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
@@ -72,7 +72,7 @@ while answered < count do
         end
     end
     -- Entries for the journal, as in entry.lua. If too many are not taken, or the oldest is too
-    -- old, other() handles the request.
+    -- old, slow_path() handles the request.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
     local since, span = 0, 0
     if journal and byte(journal, 33) == 120 or run and #run > 8 then journal = nil end -- 120: x; or it has its row
@@ -102,7 +102,7 @@ while answered < count do
             elseif order == by_arrival and last > now then -- as arrival_after() has it
                 made_at = last - now < AHEAD_MOST and last or now + AHEAD_MOST
             end
-            -- Cases for other(): the id exists, the job is buried, the request may have been
+            -- Cases for slow_path(): the id exists, the job is buried, the request may have been
             -- executed before, the limit is reached, or the job is due before the promoter's next
             -- call.
             if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
@@ -201,7 +201,7 @@ while answered < count do
     end
     if done == 0 then
         done = 1
-        answers[answered + 1] = other(keys, base, PER_JOB)
+        answers[answered + 1] = slow_path(keys, base, PER_JOB)
     end
     answered = answered + done
 end

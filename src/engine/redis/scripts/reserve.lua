@@ -31,8 +31,8 @@
 -- for that. A request for which nothing is left does nothing, and returns UNSEEN only.
 --
 -- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
--- and that have no properties. All other requests are handled by other(), which is
--- reserve_other.lua.
+-- and that have no properties. All other requests are handled by slow_path(), which is
+-- reserve_slow.lua.
 -- Cost: O(log n + k) for k jobs, with one read and one write for each bucket that holds some of
 -- them.
 local call, sub, byte = redis.call, string.sub, string.byte
@@ -102,7 +102,7 @@ for at = 1, count do
         end
         if ready[taken + 1] then
             flags = most == 0 and string.find(options, '[wh]') and 20 or 4
-            -- The daemon was notified of a job and needs none. If others wait, other() notifies the
+            -- The daemon was notified of a job and needs none. If others wait, slow_path() notifies the
             -- next one.
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
         elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
@@ -236,7 +236,7 @@ for at = 1, count do
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
         if further then ARGV[base + 3] = most end
-        answer = other(keys, base, many and PER_ASK or #ARGV / count)
+        answer = slow_path(keys, base, many and PER_ASK or #ARGV / count)
     end
     answers[at] = answer
     if shares then wanted_in_all = wanted_in_all - math.max(0, #answer - 2) end

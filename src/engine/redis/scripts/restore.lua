@@ -4,7 +4,7 @@
 -- While a restore is under way the hash has the field 'jr': number of the restore (8 bytes), when
 -- it ends unless it is renewed (8), how many more jobs may end before the restore must stop (8; 0:
 -- too many did). Each job that ends adds a member to `order` (entry.lua): 'ei' and its id, or 'en'
--- and its number if it has no id. push_other.lua pushes a job of the restore only if there is no
+-- and its number if it has no id. push_slow.lua pushes a job of the restore only if there is no
 -- such member. The member 'er' and the number of the restore shows that these members were not
 -- lost: without it the restore is void. Time alone does not end a restore that was not renewed: the
 -- next job that ends does, and adds no member. So no end is missing while 'jr' exists.

@@ -1,4 +1,4 @@
--- The body of other() in end.lua: finishes or deletes one job in any state. KEYS, ARGV and the
+-- The body of slow_path() in end.lua: finishes or deletes one job in any state. KEYS, ARGV and the
 -- returned value are those of end.lua for one request. Cost: O(log n).
 local stored = stored_answer()
 if stored then return { sub(stored, 1, 32), sub(stored, 33) } end

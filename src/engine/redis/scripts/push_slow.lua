@@ -1,4 +1,4 @@
--- The body of other() in push.lua: pushes one job, in all cases that the fast path does not handle.
+-- The body of slow_path() in push.lua: pushes one job, in all cases that the fast path does not handle.
 -- KEYS, ARGV and the returned value are those of push.lua for one request.
 -- Cost: O(log n); up to 64 topics are checked if a new topic would exceed the limit (room.lua).
 local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])

@@ -1,4 +1,4 @@
--- The body of other() in reserve.lua: one reserve, in all cases that the fast path does not handle.
+-- The body of slow_path() in reserve.lua: one reserve, in all cases that the fast path does not handle.
 -- KEYS, ARGV and the returned value are those of reserve.lua for one request.
 -- Cost: for t topics and up to k jobs O(t log n + t k log(t k)).
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
