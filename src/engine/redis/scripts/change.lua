@@ -35,13 +35,13 @@ if stored then
         local job = fetch(sub(was, 1, 8))
         -- Removes the length of the content (2 bytes): the content itself follows.
         if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
-        was = front .. (job and shown_properties(job) .. was .. content_of(job) or was)
+        was = front .. (job and properties_prefix(job) .. was .. content_of(job) or was)
     end
     return { sub(stored, 1, 32), was }
 end
 local job, now = find(ARGV[3], ARGV[4]), clock()
 if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
-local state, err = shown(job, now), OK
+local state, err = visible_state(job, now), OK
 if what == 'l' or what == 't' or what == 'b' then
     err = check_lease(job, lease)
 elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and state ~= BURIED) or
@@ -154,6 +154,7 @@ if what == 's' and ARGV[10] ~= '' then
 else
     journal_change(job, job.state, job.flags, now)
 end
-local parts = store_answer(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
-if what == 'v' then parts[2] = whole_job(job) end
+local parts = store_answer(job_without_content(job),
+    header(OK, visible_state(job, now), 0, 1, now, 0, job.seq))
+if what == 'v' then parts[2] = job_with_content(job) end
 return parts

@@ -96,7 +96,7 @@ while answered < count do
         elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
-        -- As in shown_job().
+        -- As in job_without_content().
         local behind = topic_at + topic_len + id_len + 8 * retries
         local job = name .. head .. sub(record, 1, behind - 1)
         if not long then job = job .. struct.pack('<H', #record - behind + 1) end

@@ -11,7 +11,7 @@ if ARGV[2] == 'd' and job.state == RESERVED and string.find(ARGV[6], 'f', 1, tru
 elseif ARGV[2] == 'f' or given > 0 then
     err = check_lease(job, given)
 end
-local seen, was = shown(job, now), shown_job(job)
+local seen, was = visible_state(job, now), job_without_content(job)
 if err ~= OK then return { header(err, seen, 0, 0, now, 0, job.seq) } end
 unlink(job)
 drop(job)

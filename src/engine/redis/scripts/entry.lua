@@ -50,7 +50,7 @@ local function add_entry(what, text, now)
 end
 
 local function journal_job(job, now)
-    if has_journal() then add_entry('p', whole_job(job), now) end
+    if has_journal() then add_entry('p', job_with_content(job), now) end
 end
 
 local function journal_change(job, state, flags, now)

@@ -156,7 +156,7 @@ local function kick(job, now)
 end
 
 -- The state that clients see: a waiting job is delayed (1) until its due time, then ready (2).
-local function shown(job, now)
+local function visible_state(job, now)
     return job.state == WAITING and job.due <= now and 2 or job.state
 end
 

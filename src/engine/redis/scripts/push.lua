@@ -158,7 +158,7 @@ while answered < count do
             if form % 32 >= 16 then
                 local behind = struct.unpack('<H', apart) + 3
                 records[m + 1], records[m + 2], m = '=' .. name, sub(apart, 3, behind - 1), m + 2
-                if journal then front = 'p' .. sub(apart, 1, behind - 1) end -- as in_front()
+                if journal then front = 'p' .. sub(apart, 1, behind - 1) end -- as answer_prefix()
                 apart = sub(apart, behind)
             end
             if apart ~= '' then

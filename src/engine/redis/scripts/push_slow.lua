@@ -15,7 +15,7 @@ local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
     return { header(EXISTS, 0, 0, 0, now, 0, 0) }
 elseif old and exists == 'k' then
-    return { header(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
+    return { header(OK, 0, KEPT, 1, now, 0, 0), job_without_content(old) }
 end
 -- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
 -- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
@@ -77,4 +77,5 @@ if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
 if makes_entry then journal_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 local created = made or arrived
-return { store_answer('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }
+return { store_answer('', header(OK, visible_state(job, now), flags, 1, now,
+    created ~= now and created or 0, seq))[1] }

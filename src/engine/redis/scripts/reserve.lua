@@ -147,7 +147,7 @@ for at = 1, count do
                         fits = false
                         break
                     end
-                    local note, till = '', nil -- the note as in shown_note()
+                    local note, till = '', nil -- the note as in note_prefix()
                     name = wanted[n]
                     if old then
                         job_flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, old, HEAD.FLAGS)

@@ -26,7 +26,7 @@ if stored then
     for from = 1, #stored, 16 do
         local job = fetch(sub(stored, from, from + 7))
         if job and job.lease == unpack_bytes('<I8', stored, from + 8) then
-            jobs[#jobs + 1] = whole_job(job)
+            jobs[#jobs + 1] = job_with_content(job)
         end
     end
     return reply(jobs, MORE, FOREVER, '', 0)
@@ -155,7 +155,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
         end
     end
 end
-for i = 1, count do bodies[i] = whole_job(jobs[i]) end
+for i = 1, count do bodies[i] = job_with_content(jobs[i]) end
 
 -- Calls with at most 1000 arguments: see above.
 local function in_pieces(name, key, list)

@@ -68,7 +68,7 @@ local function look_at(field)
     end
     local job = fetch(field)
     if job and has_journal() then
-        add_entry('c', whole_job(job), now)
+        add_entry('c', job_with_content(job), now)
         entered, left = entered + 1, left - COUNTS
     end
 end
