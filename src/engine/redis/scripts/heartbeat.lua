@@ -54,7 +54,7 @@ local function notify_next()
     return false
 end
 
-local function look()
+local function list_daemons()
     local records, fresh_us, all = {}, tonumber(ARGV[5]), names
     for from = 1, #all, 8 * AT_ONCE do
         local fields = {}
@@ -105,7 +105,7 @@ else
     local same = before and sub(before, 1, 1) == how
     if not (same and notify_next()) then publish('b' .. how .. daemon) end
 end
-if string.find(ARGV[4], 'l', 1, true) then records = look() end
+if string.find(ARGV[4], 'l', 1, true) then records = list_daemons() end
 if names ~= listed then call('HSET', hash, 'r', names) end
 local policy = nil
 if string.find(ARGV[4], 'm', 1, true) then

@@ -111,7 +111,7 @@ local function drop(job)
 end
 
 -- A job of the topic was lost with its bucket: removes its place, and counts it as deleted.
-local function forget_lost(topic, set, member)
+local function drop_lost_job(topic, set, member)
     call('ZREM', set, member)
     if set == reserved then call('HINCRBY', hash, '#h' .. topic, -1) end
     call('HINCRBY', hash, 'g', 1)

@@ -21,7 +21,7 @@
 -- journal that was given up.
 local DROPPED = 1000 -- entries of a given up journal removed in one call
 local HEAD = 25
-local LOOK_AT = 8 -- entries read at once: each may have a body
+local READ_AT_ONCE = 8 -- entries read at once: each may have a body
 local ANSWER_BYTES = 262144 -- when the entries have so many, no more are added
 local now, what = clock(), ARGV[2]
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
@@ -103,8 +103,8 @@ end
 local entries, count, size, next_one, more = {}, 0, 0, from, true
 while more and count < most and size < ANSWER_BYTES do
     local some = call('ZRANGEBYLEX', order, next_one > 0 and '[j' .. pack('>I8', next_one) or '[j',
-        '(k', 'LIMIT', 0, LOOK_AT)
-    more = #some == LOOK_AT
+        '(k', 'LIMIT', 0, READ_AT_ONCE)
+    more = #some == READ_AT_ONCE
     for i = 1, #some do
         if count == most or size >= ANSWER_BYTES then
             more = true

@@ -14,7 +14,8 @@
 -- Cost: O(k log n) for k jobs and leases; at most TOPICS topics and LEASES leases in one call.
 local TOPICS = 50 -- served by one call
 local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as ten jobs or more
-local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, read in a call; until the next call
+local PLACES_MOVED, PLACES_READ = 60, 300 -- places of layout 2, in one call
+local PAUSE_US = 2000 -- until the next call, while such places are left
 local most, now = tonumber(ARGV[2]), clock()
 local found = call('HMGET', hash, 'p', 'k', 'q')
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -38,7 +39,7 @@ local function move_old(places)
             if job.state == WAITING then link_delayed(job) end
             moved[#moved + 1] = places[i]
         elseif job == nil then
-            forget_lost(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
+            drop_lost_job(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
         end
         away = away or job == false
     end
@@ -46,16 +47,16 @@ local function move_old(places)
 end
 
 local function move_last_old(upto)
-    local members = call('ZREVRANGEBYSCORE', delayed, upto, '0', 'WITHSCORES', 'LIMIT', 0, LOOK_AT)
+    local members = call('ZREVRANGEBYSCORE', delayed, upto, '0', 'WITHSCORES', 'LIMIT', 0, PLACES_READ)
     local places, at = {}, 1
-    while at < #members and #places < OLD do
+    while at < #members and #places < PLACES_MOVED do
         local old = is_old(members[at])
         if old and members[at + 1] ~= 'inf' then places[#places + 1] = members[at] end
         upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
     move_old(places)
     if away then return true end -- the next call begins with the same places
-    local done = at > #members and #members < 2 * LOOK_AT
+    local done = at > #members and #members < 2 * PLACES_READ
     if done then
         call('HDEL', hash, 'k')
     else
@@ -153,7 +154,7 @@ for i = 1, #ended do
         fail(job, now)
         journal_change(job, job.state, job.flags, now)
     elseif not job then
-        forget_lost(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
+        drop_lost_job(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
     else
         call('ZREM', reserved, ended[i])
     end

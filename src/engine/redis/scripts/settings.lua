@@ -101,6 +101,6 @@ if old or new ~= '' then
 end
 if ARGV[7] == 'x' and call('ZSCORE', order, 't' .. topic) then
     local jobs, pause = jobs_in(topic)
-    if jobs <= 0 and pause <= now then forget_topic(topic) end
+    if jobs <= 0 and pause <= now then delete_topic(topic) end
 end
 return { store_answer('', header(OK, 0, 0, 0, now, version, is))[1] }

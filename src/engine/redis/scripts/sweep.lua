@@ -25,7 +25,7 @@ local more, from = walk(function(name, member)
     end
     if not job then
         lost = lost + 1
-        forget_lost(topic, state == 3 and reserved or order, member)
+        drop_lost_job(topic, state == 3 and reserved or order, member)
         return true
     end
     done = done + 1

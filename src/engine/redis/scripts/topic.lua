@@ -90,7 +90,7 @@ if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in
 end
 even_if_full() -- a pause or its end must reach all partitions, and needs a few bytes
 if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.lua removes it
-    forget_topic(topic)
+    delete_topic(topic)
     return { store_answer('', header(OK, 0, 0, 0, now, 0, 0))[1] }
 end
 if not there then
