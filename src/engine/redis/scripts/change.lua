@@ -66,12 +66,12 @@ local function note()
 end
 
 local function reserve()
-    local last, pushed, partitions, wake = state_of_all()
+    local last, pushed, partitions, promote_at = state_of_all()
     unlink(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
     job.lease = number_after(last, partitions, now)
-    call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
-    job.till, job.reserves = after(now, job.ttr), up(job.reserves)
+    call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, promote_at))
+    job.till, job.reserves = time_after(now, job.ttr), increment(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
         call('ZADD', order, 0, 'd' .. job.holder) -- reap_dead.lua may have removed it meanwhile
@@ -88,10 +88,10 @@ local function release()
         if not due then return link(job, WAITING, now) end
     end
     if options ~= 'x' then
-        job.releases = up(job.releases)
+        job.releases = increment(job.releases)
         count('#l')
         if due then
-            if options ~= 'u' then job.failures = up(job.failures) end
+            if options ~= 'u' then job.failures = increment(job.failures) end
             due = math.max(due, now)
             -- One that was reserved by its name, and never tried, keeps its due time.
             if options ~= 'u' or job.due < due then job.due = due end
@@ -133,7 +133,7 @@ elseif what == 'l' then
     note()
     release()
 elseif what == 't' then
-    job.till = after(now, ttr or job.ttr) -- in its set, only the score changes
+    job.till = time_after(now, ttr or job.ttr) -- in its set, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
     store_head(job)
     notify_due(job.till)
@@ -145,7 +145,7 @@ elseif what == 'b' then
 elseif what == 'k' then
     kick(job, now)
 elseif what == 'r' then
-    run(job, now)
+    make_due(job, now)
 else
     reschedule()
 end

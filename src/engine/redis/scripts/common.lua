@@ -108,9 +108,9 @@ local function number_after(last, partitions, now)
 end
 
 -- The creation time of a job that is sorted by arrival: not before that of the previous job (number
--- `last`), even if the clock went back a little in between. It is ahead of the clock by AHEAD_MOST
+-- `last`), even if the clock went back a little in between. It is ahead of the clock by AHEAD_MAX
 -- at most.
-local AHEAD_MOST = 50000
+local AHEAD_MAX = 50000
 local function arrival_after(last, now)
-    return math.max(now, math.min(last, now + AHEAD_MOST))
+    return math.max(now, math.min(last, now + AHEAD_MAX))
 end

@@ -62,7 +62,7 @@ end
 -- Adds a member for the job that ends, so that the restore does not push it again. A restore that was
 -- not renewed in time ends only here, so until then no end of a job is missing.
 local function record_end_for_restore(job, now)
-    local run, till, room = unpack_bytes('<c8I8I8', restore)
+    local restore_id, till, room = unpack_bytes('<c8I8I8', restore)
     if room == 0 then return end -- the restore has ended: too many jobs did
     if till <= now then
         call('HDEL', hash, 'jr')
@@ -71,7 +71,7 @@ local function record_end_for_restore(job, now)
     end
     local member = job.id_len > 0 and 'ei' .. id_of(job) or 'en' .. job.name
     if call('ZADD', order, 0, member) == 0 then return end
-    restore = pack('<c8I8I8', run, till, room - 1)
+    restore = pack('<c8I8I8', restore_id, till, room - 1)
     call('HSET', hash, 'jr', restore)
 end
 

@@ -86,8 +86,8 @@ local function list_daemons()
 end
 
 local function is_behind()
-    local journal, told = found[6], found[7]
-    if told and unpack_bytes('<I8', told) > now then return true end
+    local journal, reported = found[6], found[7]
+    if reported and unpack_bytes('<I8', reported) > now then return true end
     if not journal or byte(journal, 33) ~= 114 then return false end -- 114: r
     local bytes, taken, most = unpack_bytes('<I8I8I8', journal, 9)
     local since, span = unpack_bytes('<I8I8', journal, 34)

@@ -26,11 +26,11 @@ local function is_bound(job)
     return job.flags % 2 == BOUND
 end
 
-local function up(count) -- saturates
+local function increment(count) -- saturates
     return count < 65535 and count + 1 or count
 end
 
-local function after(now, span)
+local function time_after(now, span)
     return now + span < FOREVER and now + span or FOREVER
 end
 
@@ -43,8 +43,8 @@ end
 
 -- Something is due at that time: notifies the daemon that runs the timer, if its next call is later.
 local function notify_due(at)
-    local last, pushed, partitions, wake = state_of_all()
-    if at < wake then
+    local last, pushed, partitions, promote_at = state_of_all()
+    if at < promote_at then
         call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, at))
         publish(string.format('w%.0f %.0f', last % partitions, at))
     end
@@ -120,14 +120,14 @@ end
 
 local function bury(job, now)
     unlink(job)
-    job.buries = up(job.buries)
+    job.buries = increment(job.buries)
     call('HINCRBY', hash, '#b' .. job.topic, 1)
     link(job, BURIED, now)
 end
 
 -- A reserved job's attempt failed: it waits by its schedule, or is buried when that is used up.
 local function fail(job, now)
-    job.failures = up(job.failures)
+    job.failures = increment(job.failures)
     if job.retries > 0 and job.failures > job.retries then
         return bury(job, now)
     end
@@ -136,23 +136,23 @@ local function fail(job, now)
     if job.retries > 0 then
         wait = unpack_bytes('<I8', job.record, job.waits_at + 8 * (job.failures - 1))
     end
-    job.due = after(now, wait)
+    job.due = time_after(now, wait)
     link(job, WAITING, now)
 end
 
-local function run(job, now)
+local function make_due(job, now)
     unlink(job)
     job.due = now
     link(job, WAITING, now)
 end
 
 local function kick(job, now)
-    job.kicks = up(job.kicks)
+    job.kicks = increment(job.kicks)
     call('HINCRBY', hash, '#k' .. job.topic, 1)
     if job.state == BURIED then
         job.failures = 0 -- the schedule starts again, else the next failure would bury it
     end
-    run(job, now)
+    make_due(job, now)
 end
 
 -- The state that clients see: a waiting job is delayed (1) until its due time, then ready (2).

@@ -23,7 +23,7 @@ local function store_mark(hash, topic, flags, named)
 end
 
 -- The end of the topic's notices: partition and topic. `state`: the partition's field `p`.
-local function which(topic, state)
+local function notice_suffix(topic, state)
     local last, _, partitions = struct.unpack('<I8I8I8', state)
     return string.format('%.0f ', last % partitions) .. topic
 end
@@ -33,7 +33,7 @@ end
 local function notify_marked(hash, topic, mark)
     local flags, from, notified = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
-    local channel, words = found[1], which(topic, found[2])
+    local channel, words = found[1], notice_suffix(topic, found[2])
     while from <= #mark and not notified do
         local own = channel .. ':' .. sub(mark, from, from + 7)
         local alone = flags < 2 and from + 16 > #mark

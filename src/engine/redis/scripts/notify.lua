@@ -8,7 +8,9 @@ end
 
 -- Notifies all daemons that wait for the topic, or cache its state: they must query it again.
 local function notify_all(topic)
-    if call('HDEL', hash, '#w' .. topic) == 1 then publish('r' .. which(topic, call('HGET', hash, 'p'))) end
+    if call('HDEL', hash, '#w' .. topic) == 1 then
+        publish('r' .. notice_suffix(topic, call('HGET', hash, 'p')))
+    end
 end
 
 -- This daemon was notified of a ready job, and needs none: notifies the next one.

@@ -60,16 +60,16 @@ end
 -- cannot read a number of seven bytes, either. Delayed jobs are moved to their topics' places step by
 -- step, by promote.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
-    local last, pushed, of, wake =
+    local last, pushed, of, promote_at =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
     if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
-    local was = sub(hash, 1, -2) .. 'r'
+    local old_key = sub(hash, 1, -2) .. 'r'
     make_buckets() -- fails, with nothing done, while the slot is being moved to another node
-    if call('EXISTS', was) == 1 and call('EXISTS', reserved) == 0 then
-        call('RENAME', was, reserved)
+    if call('EXISTS', old_key) == 1 and call('EXISTS', reserved) == 0 then
+        call('RENAME', old_key, reserved)
     end
-    found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
+    found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, promote_at), ARGV[5]
     call('HDEL', hash, 'm') -- layout 2's list of daemons: now each has a record
     call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
     block_older_daemons(of)
@@ -80,12 +80,12 @@ if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
     if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 3) } end
     if importing then error(MISSING) end
-    local was, there = sub(hash, 1, -2) .. 'b', {}
+    local old_key, there = sub(hash, 1, -2) .. 'b', {}
     for i = 1, BUCKETS do -- one fails, with nothing done, while the slot is being moved
-        there[i] = call('EXISTS', was .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
+        there[i] = call('EXISTS', old_key .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
     end
     for i = 1, BUCKETS do
-        if there[i] then call('RENAME', was .. (i - 1), names[i]) end
+        if there[i] then call('RENAME', old_key .. (i - 1), names[i]) end
     end
     local moved_upto = call('HGET', hash, 'l')
     call('HSET', hash, 'p', older, unpack(moved_upto and { 'k', moved_upto } or {}))

@@ -28,7 +28,7 @@ local function is_old(member)
     return string.byte(member) > 0
 end
 
-local away = false -- some buckets are being moved with their slot: their jobs are handled later
+local bucket_missing = false -- some are being moved with their slot: their jobs are handled later
 
 -- A bucket that has moved is no error here: the script would end with half of its writes done.
 local function move_old(places)
@@ -41,7 +41,7 @@ local function move_old(places)
         elseif job == nil then
             drop_lost_job(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
         end
-        away = away or job == false
+        bucket_missing = bucket_missing or job == false
     end
     if #moved > 0 then call('ZREM', delayed, unpack(moved)) end
 end
@@ -55,7 +55,7 @@ local function move_last_old(upto)
         upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
     move_old(places)
-    if away then return true end -- the next call begins with the same places
+    if bucket_missing then return true end -- the next call begins with the same places
     local done = at > #members and #members < 2 * PLACES_READ
     if done then
         call('HDEL', hash, 'k')
@@ -72,8 +72,8 @@ local function due_topics()
     if #topics <= TOPICS then return topics end
     local count, half = call('ZCOUNT', delayed, '-inf', now), TOPICS / 2
     local from = math.max(half, math.min(tonumber(found[3] or 0), count - half))
-    local round = call('ZRANGE', delayed, from, from + half - 1)
-    for i = 1, half do topics[half + i] = round[i] end
+    local rotation = call('ZRANGE', delayed, from, from + half - 1)
+    for i = 1, half do topics[half + i] = rotation[i] end
     topics[TOPICS + 1] = nil
     return topics, from + half < count and from or 0
 end
@@ -86,7 +86,7 @@ end
 
 -- Makes up to `share` of the topic's due jobs ready; they are side by side, by due time. Returns
 -- true if the topic has no more.
-local function serve(topic, share)
+local function promote_topic(topic, share)
     local key, due_at = char(#topic) .. topic, #topic + 3
     local first, past = '[w' .. key, '(w' .. key .. '\255'
     local behind = 'w' .. key .. pack('>I8', now + 1)
@@ -127,7 +127,7 @@ local places, done = {}, 0
 for i = #due, 1, -1 do -- unused steps pass to the next topic; the longest due come last
     if is_old(due[i]) then
         places[#places + 1] = due[i]
-    elseif serve(sub(due[i], 2), math.ceil(left / i)) then
+    elseif promote_topic(sub(due[i], 2), math.ceil(left / i)) then
         done = done + 1
     end
 end
@@ -147,9 +147,9 @@ local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, leases)
 for i = 1, #ended do
     local job = try_fetch(sub(ended[i], -8))
     if job == false then
-        away = true
+        bucket_missing = true
     elseif job and job.state == RESERVED then
-        job.timeouts = up(job.timeouts)
+        job.timeouts = increment(job.timeouts)
         call('HINCRBY', hash, '#t' .. job.topic, 1)
         fail(job, now)
         journal_change(job, job.state, job.flags, now)
@@ -164,7 +164,7 @@ local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
 local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserved or FOREVER),
     FOREVER)
-if away then next_us = math.max(next_us, now + 20000) end
+if bucket_missing then next_us = math.max(next_us, now + 20000) end
 if has_old then next_us = math.min(next_us, now + PAUSE_US) end
 local last, pushed, partitions = state_of_all()
 call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, next_us))

@@ -7,8 +7,8 @@ local stored = stored_answer()
 if stored then return { stored } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
-local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
-local makes_entry = not run or #run == 8
+local restore_id = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
+local makes_entry = not restore_id or #restore_id == 8
 if makes_entry and is_journal_behind(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
@@ -19,16 +19,16 @@ elseif old and exists == 'k' then
 end
 -- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
 -- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
-if run then
-    run = sub(run, 1, 8)
+if restore_id then
+    restore_id = sub(restore_id, 1, 8)
     local restore = call('HGET', hash, 'jr')
-    if not restore or sub(restore, 1, 8) ~= run or unpack_bytes('<I8', restore, 17) == 0 or
-        not call('ZSCORE', order, 'er' .. run) then
+    if not restore or sub(restore, 1, 8) ~= restore_id or unpack_bytes('<I8', restore, 17) == 0 or
+        not call('ZSCORE', order, 'er' .. restore_id) then
         return { header(LAPSED, 0, 0, 0, now, 0, 0) }
     end
     if call('ZSCORE', order, 'e' .. id) then return { header(ENDED, 0, 0, 0, now, 0, 0) } end
 end
-local last, pushed, partitions, wake = state_of_all()
+local last, pushed, partitions, promote_at = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
 -- A job that is moved here from another queue keeps its creation time, attempts and failures.
@@ -43,7 +43,7 @@ if not old and pushed >= most then
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { header(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
-    call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, wake))
+    call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
@@ -61,7 +61,7 @@ end
 
 local job = read(name, record)
 if made then job.reserves, job.failures = reserves, failures else job.is_new = true end
-call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
+call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, promote_at))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 link(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b

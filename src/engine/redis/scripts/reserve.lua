@@ -41,34 +41,34 @@ local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
-local PER_ASK = 5
+local PER_REQUEST = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once, and the limit of their bytes
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
-local shared, shared_topic, wanted_in_all = nil, nil, 0 -- options and topic of the requests with 's'
+local shared, shared_topic, wanted_total = nil, nil, 0 -- options and topic of the requests with 's'
 for at = 1, count do
-    local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
+    local base, keys, answer = args_from + (at - 1) * PER_REQUEST, keys_from + (at - 1) * keys_each, nil
     local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
-    local further, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
-    if further then
+    local may_share, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
+    if may_share then
         priority_most, rank_most = unpack_bytes('>I4I8', most)
         most = sub(most, 13)
     end
     most = tonumber(most)
     local limit, shares = most, false
-    if further and count > 1 then
+    if may_share and count > 1 then
         if not shared then
             shared, shared_topic = options, topic
-            for i = base, args_from + (count - 1) * PER_ASK, PER_ASK do
+            for i = base, args_from + (count - 1) * PER_REQUEST, PER_REQUEST do
                 if ARGV[i + 2] == options and ARGV[i + 5] == topic then
-                    wanted_in_all = wanted_in_all + sub(ARGV[i + 3], 13)
+                    wanted_total = wanted_total + sub(ARGV[i + 3], 13)
                 end
             end
         end
         shares = options == shared and topic == shared_topic
         if shares then
-            limit = math.min(wanted_in_all, JOBS)
+            limit = math.min(wanted_total, JOBS)
             most = math.min(most, limit)
         end
     end
@@ -117,11 +117,11 @@ for at = 1, count do
         end
         if fits then
             local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
-            local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
+            local last, pushed, partitions, promote_at = unpack_bytes('<I8I8I8I7', found[1])
             local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
             local bound = string.find(options, 'b', 1, true)
             local holder = bound and daemon or '\0\0\0\0\0\0\0\0'
-            local soonest, done, reservations, held = wake, 0, '', { '', '' }
+            local soonest, done, reservations, held = promote_at, 0, '', { '', '' }
             local first, first_in, heads, heads_in -- by bucket
             answer = taken > 0 and { '', '', '' } or { '', '' }
             while fits and done < taken do
@@ -216,7 +216,7 @@ for at = 1, count do
                     'p', pack('<I8I8I8I7', last, pushed, partitions, soonest),
                     sub(request, 2, 12), sub(request, 13, 20) .. reservations,
                     unpack(mark and { '#w' .. topic, mark } or NOTHING))
-                if soonest < wake then -- as publish() has it
+                if soonest < promote_at then -- as publish() has it
                     redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',
                         call('HGET', hash, 'c'),
                         string.format('w%.0f %.0f', last % partitions, soonest))
@@ -235,11 +235,11 @@ for at = 1, count do
     end
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
-        if further then ARGV[base + 3] = most end
-        answer = slow_path(keys, base, many and PER_ASK or #ARGV / count)
+        if may_share then ARGV[base + 3] = most end
+        answer = slow_path(keys, base, many and PER_REQUEST or #ARGV / count)
     end
     answers[at] = answer
-    if shares then wanted_in_all = wanted_in_all - math.max(0, #answer - 2) end
+    if shares then wanted_total = wanted_total - math.max(0, #answer - 2) end
     if count > 1 then
         for i = 2, #answer - 1 do bytes = bytes + #answer[i] end
     end

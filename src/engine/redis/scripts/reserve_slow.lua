@@ -48,12 +48,12 @@ for from = 1, #fields, 1000 do -- a call takes no more than some thousand argume
     for i = 1, #some do found[from - 1 + i] = some[i] end
 end
 if not found[1] then return redis.error_reply(CLOSED) end
-local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
+local last, pushed, partitions, promote_at = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
 -- taken, and one more of each topic (of a single topic CLOSE_JOBS_MAX more): the first that are left.
-local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
+local candidates, first_of, extra = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
@@ -63,7 +63,7 @@ for i = 1, #topics do
     else
         local key = 'r' .. char(#topics[i]) .. topics[i]
         local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + further)
+            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + extra)
         for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
     end
 end
@@ -158,15 +158,15 @@ end
 for i = 1, count do bodies[i] = job_with_content(jobs[i]) end
 
 -- Calls with at most 1000 arguments: see above.
-local function in_pieces(name, key, list)
+local function call_in_chunks(name, key, list)
     for from = 1, #list, 1000 do
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
 if #gone == 0 and wait then even_if_full() end -- else the first write is a ZREM, which needs no memory
-in_pieces('ZREM', order, gone)
-in_pieces('ZADD', reserved, held)
-for i = 1, #heads_in do in_pieces('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
+call_in_chunks('ZREM', order, gone)
+call_in_chunks('ZADD', reserved, held)
+for i = 1, #heads_in do call_in_chunks('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
 for i = 1, #lost do
     call('HINCRBY', hash, 'g', 1)
     call('HINCRBY', hash, '#d' .. lost[i], 1)
@@ -213,13 +213,13 @@ if count > 0 then
             sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[4 * i] or 0) + of
         end
     end
-    local n, sooner = #sets, soonest < wake
-    if sooner then wake = soonest end
-    sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, wake)
+    local n, sooner = #sets, soonest < promote_at
+    if sooner then promote_at = soonest end
+    sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at)
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(reservations)
-    if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
+    if sooner then publish(string.format('w%.0f %.0f', last % partitions, promote_at)) end
 end
-in_pieces('HSET', hash, sets)
+call_in_chunks('HSET', hash, sets)
 local left = 0
 for i = 1, string.find(ARGV[2], 'n', 1, true) and #topics or 0 do
     if first_of[topics[i]] then
