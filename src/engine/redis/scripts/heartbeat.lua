@@ -1,7 +1,7 @@
 -- A daemon's heartbeat, sent once a second to partition 0, for all partitions. It stores the
 -- daemon's state and the time, and publishes them: a change of state to all daemons; else only to
--- the next daemon, in order of arrival, that is not silent and has a subscriber. A daemon that
--- misses such a notice asks for the list ('l'); silent daemons are then published to all.
+-- the next daemon, in order of arrival, that is not silent and has a subscriber. If that daemon
+-- misses such notices, it requests the list ('l'), which publishes silent daemons to all.
 --
 -- Fields of the hash: 'r' the names of all daemons, in order of arrival; 'h' and a name: state (1
 -- byte: 'y' it serves, 'n' it lives but cannot serve now, 's' it is silent), time of its last

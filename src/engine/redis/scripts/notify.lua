@@ -27,8 +27,8 @@ local function pass_on(topic, mark)
 end
 
 -- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
--- first one is this daemon, with a mark of an earlier request than this one: it receives the job's topic
--- in the answer, without a notice. A mark of a later request means that the caller has given this one up.
+-- first one is this daemon, by a mark of an earlier request: then the answer names the topic, and no
+-- notice is published. A mark of a later request means that the daemon has given this request up.
 local function notify_promoted(topic, jobs)
     local mark, ours = call('HGET', hash, '#w' .. topic), false
     while mark and jobs > 0 do

@@ -38,11 +38,11 @@ end
 local found, wrong_type_key = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
 if found.err then wrong_type_key = hash end
 
--- Keeps out daemons of older layouts, whether they start now or still run. One that starts reads the
--- number of partitions, and a layout that it does not know, and so refuses the queue. Scripts of one
--- that still runs fail before they write: `s` has fewer numbers than they read, `l` is not a time,
--- which their promote.lua needs, the first daemon that their reap_dead.lua reads has no time (`d`:
--- otherwise they would consider all present daemons dead), and the buckets have other names.
+-- Makes daemons of older layouts fail before they write. One that starts finds the number of
+-- partitions, and a layout that it does not know, and refuses the queue. Scripts of one that still
+-- runs fail: `s` has fewer numbers than they read; `l` is not a time, which their promote.lua needs;
+-- the first daemon that their reap_dead.lua reads (`d`) has no time, else they would remove all
+-- daemons as dead; and the buckets have other names.
 local function block_older_daemons(of)
     redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
@@ -112,13 +112,13 @@ end
 local lost = there and there < BUCKETS and not importing
 if wrong_type_key then return { header(INVALID, 0, 0, 0, held, 0, 0), wrong_type_key } end
 
--- The same reading as clock()'s: a later one would set a new queue's clock back by the difference.
+-- The value that clock() has read: a later one would set a new queue's clock back by the difference.
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
--- Numbers and leases that Redis has lost are not given again: each of them is less than SKIPPED
--- above the last saved one, or not ahead of the clock, or was seen by a daemon. How many numbers are
--- skipped differs between histories of writes (`run`), so that two which continue from the same
--- number do not give the same ones.
+-- After a restart Redis may have lost the last numbers and leases that were given. They are not
+-- given again: each lost one is at most SKIPPED above the last saved one, or not ahead of the clock,
+-- or was seen by a daemon. How many numbers are skipped differs between histories of writes (`run`),
+-- so that two which continue from the same number do not give the same ones.
 local SKIPPED = 30000000
 local function info_of(section, field)
     local info = redis.pcall('INFO', section)
@@ -172,7 +172,7 @@ end
 
 if not found[1] then
     if importing then error(MISSING) end
-    -- The clock continues from the daemon's, by whose bounds clock_of() has set `held`.
+    -- The new clock starts at `held`, so that it continues the one that the daemon knows.
     ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
     -- Redis' compact encodings, which are slower. The first number is near the time: number_after().

@@ -14,10 +14,10 @@
 --       (4 bytes), and the due time (8 bytes) unless it is sorted by arrival
 --   7   '#p' and the topic
 --   8   'i' and the client's id; '' without an id
---   9   'd' sorted by due time, 'a' by arrival, 'b' buried. Behind that, of a job that is moved
---       here from another queue: creation time (7 bytes), attempts (2), failures (2). Behind that,
---       of a job of a restore (restore.lua): the restore's number (8), and '=' if the journal has
---       the same row already, so that no entry is added for it
+--   9   'd' sorted by due time, 'a' by arrival, 'b' buried. If the job is moved here from another
+--       queue, then: creation time (7 bytes), attempts (2), failures (2). If it is of a restore
+--       (restore.lua), then: the restore's number (8), and '=' if the journal has the same row
+--       already, so that no entry is added for it
 --   10  if a job of that id exists: 'j' reject, 'p' replace it, 'k' keep it (all jobs of a restore)
 --   11  the most jobs in this partition
 --   12  the most topics in this partition; 0 no limit
@@ -57,7 +57,7 @@ while answered < count do
         restore_id = sub(ARGV[base + 9], width > 11 and 13 or 2)
         by_due, by_arrival, fields[5 + batch_size] = 'd' .. restore_id, 'a' .. restore_id, 'jr'
     end
-    -- A job that is moved here, and alone, is handled by slow_path().
+    -- 12: moved here from another queue, not of a restore: for slow_path().
     local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {}
     if restore_id then
         local restore, members = found[5 + batch_size], { 'er' .. sub(restore_id, 1, 8) }
@@ -118,8 +118,8 @@ while answered < count do
             local seq = now - now % partitions + last % partitions -- as number_after() has it
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
-            -- All jobs of a round are in one bucket, which is written first: if it has moved to
-            -- another node, nothing was changed.
+            -- All jobs that are written together are in one bucket, which is written first: if it
+            -- has moved to another node, nothing was changed.
             if done > 0 and (notifies or byte(name, 6) ~= bucket) then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as header() has it
@@ -135,7 +135,7 @@ while answered < count do
             done, last, pushed = done + 1, seq, pushed + 1
             places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
-            -- As in record_made(): 1024 is AHEAD, and the number is never that far behind the creation time.
+            -- As in record_made(): 1024 is AHEAD. The number is at most 1023 below made_at.
             local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - made_at + 1024
             if width > 11 then -- it has attempts, so it needs a head
                 local reserves, failures = struct.unpack('<HH', ARGV[at + 9], 9)

@@ -37,11 +37,11 @@ local function release_jobs(daemon)
     return #held == count
 end
 
--- Deletes the answers in the daemon's ring. Its field (`since`) has the time of its registration, and
--- how many places the ring may have. While the ring is being emptied that time is 0: see open.lua.
--- Without the field another call has removed the daemon already: at most a few answers are left, at
--- the lowest places, and all are deleted at once, without a new field: if the daemon removes itself
--- (ARGV 3 is ''), nobody would find that field again. False: there are more places.
+-- Deletes the answers in the daemon's ring, then the daemon. Its field (`since`) has the time of its
+-- registration, and how many places the ring may have. While the ring is being emptied the time is 0
+-- (see open.lua). No field: another call has removed the daemon already, and there are at most a few
+-- later answers, at the lowest places. They are deleted in this call without a new field, because
+-- nobody would find it if the daemon removes itself (ARGV 3 is ''). False: call again.
 local function remove_daemon(daemon, since)
     local left = not since and PLACES or #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}

@@ -10,8 +10,8 @@
 --         waits; 'h' the same, but no consumer waits; 'n' count the ready jobs that are left; 'p'
 --         this daemon was notified of a job and needs none: notify the next daemon that waits. Then
 --         digits: the length of the leases; without digits, each job's own ttr
---   3     the most jobs; 0: reserve none, only report. With 's' preceded by priority (4) and rank (8):
---         no further jobs behind that place are taken
+--   3     the most jobs; 0: reserve none, only report. With 's' preceded by priority (4) and rank
+--         (8): the last place up to which more jobs are taken
 --   4     stop when bodies and properties have this many bytes; of several requests, those before
 --         count too
 --   5 ... topics
@@ -21,14 +21,14 @@
 -- with 'n' and more than one job requested, how many more jobs are ready; else undefined. `firsts`:
 -- 13 bytes for each requested topic: priority (4) and rank (8) of the first job that is still ready,
 -- or NONE, or UNSEEN if the topic was not examined; then how many ready jobs are close to that job
--- (close.lua), including it, up to CLOSE_JOBS_MAX, or 0 if several topics were requested, since nothing
--- is counted then. `firsts` is empty if this request was executed before. Several requests: an array
--- of these.
+-- (close.lua), including it, up to CLOSE_JOBS_MAX; 0: not counted, because several topics were
+-- requested. `firsts` is empty if this request was executed before. Several requests: an array of
+-- such answers.
 --
 -- Option 's': requests of one call that have it, and the same options and topic, are for the same
--- consumers, and share the sum of the jobs that they request. Each takes the jobs that it requests,
--- and further jobs up to the rank that it names, until the sum is reached. Later requests get fewer
--- for that. A request for which nothing is left does nothing, and returns UNSEEN only.
+-- consumers. Together they take at most the sum of the jobs that they request. Each takes the jobs
+-- that it requests, then more, up to the place that it names, until the sum is reached; so later
+-- requests may get fewer. A request for which nothing is left does nothing, and returns UNSEEN.
 --
 -- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
 -- and that have no properties. All other requests are handled by slow_path(), which is
