@@ -478,25 +478,25 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct jo
         group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
-/* Reserving waits for the answers to looks: not for a silent server's, which may take long. */
-static bool group_looks(const struct topic *topic)
+/* Reserving waits for the answers to probes: not for a silent server's, which may take long. */
+static bool topic_is_probed(const struct topic *topic)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->looking && group->probe_deadline_us > consumers_now_us(group->consumers))
+        if (group->awaited_probes && group->probe_deadline_us > consumers_now_us(group->consumers))
             return true;
     }
     return false;
 }
 
-/* Is a reserve from this topic under way to the partition, or a look, which will be answered as
+/* Is a reserve from this topic under way to the partition, or a probe, which will be answered as
  * soon? `wholly`: a reserve that brings all it asks for, if that is there. */
 static bool is_requested(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
         const struct partition_fetches *fetches = &group->at[partition];
-        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->looking))
+        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->awaited_probes))
             return true;
     }
     return false;
@@ -530,7 +530,7 @@ static void pass_on(struct consumers *consumers)
          at = next) {
         struct topic *topic = LIST_ENTRY(at, struct topic, notified_alone);
         next = at->next;
-        if (!group_looks(topic))
+        if (!topic_is_probed(topic))
             pass_on_topic(consumers, topic);
     }
 }

@@ -11,7 +11,7 @@
 enum {
     AGAIN_US = 500 * 1000,     /* until the next call, after one that failed */
     SILENT_US = 50 * 1000,     /* a partition with a call under way for so long is not "empty" */
-    STALE_US = 100 * 1000,     /* knowledge of ready jobs that is older is checked by a look */
+    STALE_US = 100 * 1000,     /* knowledge of ready jobs that is older is checked by a probe */
     TAKEN_REST_US = 20 * 1000, /* see without_rested() */
 };
 
@@ -233,8 +233,8 @@ static void fetch_answered(void *owner, struct script_request *call, enum err er
     struct script_parts answered = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_answer answer;
     group->calls--;
-    group->looking -= fetch->awaited;
-    if (!group->looking)
+    group->awaited_probes -= fetch->awaited;
+    if (!group->awaited_probes)
         loop_cancel(consumers->options.loop, &group->probe);
     leave_out(fetch);
     group->left_out--;
@@ -427,14 +427,14 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
-/* Looks into the partitions; into those whose servers have too many calls to answer in a later
+/* Probes the partitions; those whose servers have too many calls to answer are probed in a later
  * step, as these answer. */
-static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
+static void probe_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
     struct loop *loop = group->consumers->options.loop;
     bool if_silent = group->listed_order && others_may(group); /* see awaits_answers() */
-    candidates = wait_group_with_room_for_looks(group, candidates);
-    if (awaited && !group->looking)
+    candidates = wait_group_with_room_for_probes(group, candidates);
+    if (awaited && !group->awaited_probes)
         group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct fetch_request *fetch = wait_group_fetch_for(
@@ -443,13 +443,13 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
         fetch_request_leave_out_later(fetch);
         if (awaited) {
             fetch->awaited = true;
-            group->looking++;
+            group->awaited_probes++;
         }
     }
     wait_group_arm_first_probe(group);
-    /* Once the deadline has passed it stays in the past until all looks are answered: to arm the
+    /* Once the deadline has passed it stays in the past until all probes are answered: to arm the
        timer then would make the loop run without sleeping until they are. */
-    if (group->looking && group->probe_deadline_us > loop->now_us)
+    if (group->awaited_probes && group->probe_deadline_us > loop->now_us)
         loop_arm(loop, &group->probe, group->probe_deadline_us);
 }
 
@@ -548,7 +548,7 @@ static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t t
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
     if (noticed.count && candidates.count > wait_group_open_wants(group)) {
-        look_at_all(group, noticed, true); /* which has the best job */
+        probe_all(group, noticed, true); /* which has the best job */
         return true;
     }
     candidates.others_may = others_may(group);
@@ -591,14 +591,14 @@ static bool fetch_unsure(struct wait_group *group)
     if (alone)
         wait_group_fetch_all(group, group->topic_count, unsure);
     else
-        look_at_all(group, unsure, true);
-    return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
+        probe_all(group, unsure, true);
+    return !group->awaited_probes || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
- * asked at once. No look is needed, since the best jobs are among those that come. What a partition
- * of which nothing is known does not give within wait_group_probe_us() is requested from the
- * others. False: the group wants too few, and must be handled as for few jobs. */
+ * asked at once. No probe is needed, since the best jobs are among those that come. What a
+ * partition of which nothing is known does not give within wait_group_probe_us() is requested from
+ * the others. False: the group wants too few, and must be handled as for few jobs. */
 static bool fetch_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || group->listed_order)
@@ -645,7 +645,7 @@ static void fetch_taken(struct wait_group *group)
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_fetch_all(group, group->topic_count, taken);
     else
-        look_at_all(group, taken, true);
+        probe_all(group, taken, true);
 }
 
 bool wait_group_is_suspect(const struct wait_group *group)
@@ -681,8 +681,8 @@ static void wait_group_fetch(struct wait_group *group)
                                        : fetch_candidates(group, 0, group->topic_count)))
         fetch_taken(group);
     else
-        look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
-    look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
+        probe_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
+    probe_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
 }
 
 static bool is_suspect_now(const struct wait_group *group)

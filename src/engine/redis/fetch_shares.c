@@ -72,10 +72,10 @@ struct candidates wait_group_answering(const struct wait_group *group, struct ca
     return candidates;
 }
 
-struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
-                                                 struct candidates candidates)
+struct candidates wait_group_with_room_for_probes(const struct wait_group *group,
+                                                  struct candidates candidates)
 {
-    uint32_t most = LOOKED_AT_ONCE / group->topic_count;
+    uint32_t most = PROBED_AT_ONCE / group->topic_count;
     most = most > CALLS_AT_ONCE ? most : CALLS_AT_ONCE;
     if (group->calls + candidates.count <= most)
         return candidates;
