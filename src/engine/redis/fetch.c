@@ -476,7 +476,7 @@ static bool is_shared(const struct wait_group *group)
            !wait_group_wants_many(group);
 }
 
-/* READY, and no other's first job stands before its own; NULL: none is. */
+/* The READY candidate with the best first job; NULL: none is READY. */
 static const struct candidate *best_of(struct candidates candidates)
 {
     const struct candidate *best = NULL;
@@ -505,9 +505,9 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* Jobs that pushes under way from here will make ready, and that other groups leave: each of their
- * waiters takes one. None for consumers who are answered as soon as nothing is under way for them,
- * nor for a list of topics whose order counts. */
+/* Jobs that pushes under way from here will make ready for this group; each waiter of other groups
+ * takes one. 0 for consumers that are answered as soon as no call is under way, and for a list of
+ * topics whose order counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
@@ -519,8 +519,8 @@ static uint64_t expected_jobs(const struct wait_group *group)
     return jobs;
 }
 
-/* With what is known, pushes that are under way bring all that is wanted: who waits need not be
- * told of others' jobs, which costs a mark and a notice. */
+/* The known jobs and the pushes under way are as many as are wanted. So no mark is needed that asks
+ * for notices of other jobs: it would cost Redis a write and a publication. */
 static bool pushes_bring_the_rest(const struct wait_group *group, struct candidates candidates)
 {
     uint64_t expected = expected_jobs(group), known = 0;
@@ -529,8 +529,8 @@ static bool pushes_bring_the_rest(const struct wait_group *group, struct candida
     return expected && expected + known >= wait_group_open_wants(group);
 }
 
-/* … and each may bring more than is known of it, as far as the order allows, so that others need
- * not be visited. (A call is for one partition of a cluster: nothing is shared there.) */
+/* Each candidate may bring more jobs than are known of it, up to `until`, so that fewer partitions
+ * are called. Not in a cluster, where a call is for one partition. */
 static void share_among(const struct wait_group *group, struct candidates *candidates)
 {
     const struct candidate *best = best_of(*candidates);
@@ -541,8 +541,8 @@ static void share_among(const struct wait_group *group, struct candidates *candi
     order_for_several(*candidates, first);
 }
 
-/* Asks the partitions that have jobs of these topics, that with the best job first. False: none
- * has, but for those of silent servers. */
+/* Requests jobs from the partitions that have some of these topics, the best first. False: none
+ * has, apart from those of silent servers. */
 static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
@@ -563,7 +563,7 @@ static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t t
     return candidates.count > 0;
 }
 
-/* Some answers are still to come, but for those of a cluster's silent servers. */
+/* Are answers pending, apart from those of a cluster's silent servers? */
 static bool awaits_answers(const struct wait_group *group)
 {
     return group->calls > (has_several_servers(group) ? group->left_out : group->silent);
@@ -614,10 +614,10 @@ static bool fetch_many(struct wait_group *group)
 }
 
 /*
- * Of partitions in which we took the last job, those that are to be asked now. While pushes from
- * here bring as many jobs as are wanted, in one round trip, that is not yet done (it mostly finds
- * none, and leaves a mark, so that others' next push there has to tell us), for TAKEN_REST_US at
- * most: as long a job that came through another daemon may wait.
+ * Of the partitions whose last job we took, those to request jobs from now. While pushes under way
+ * from here bring as many jobs as are wanted, such a partition is left alone for TAKEN_REST_US: a
+ * request would mostly find nothing, and leave a mark, for which the next push there must publish a
+ * notice. A job that came through another daemon waits that much longer at most.
  */
 static struct candidates without_rested(struct wait_group *group, struct candidates taken)
 {
