@@ -630,11 +630,12 @@ def test_numbers_grow_even_if_redis_forgot_them(queue):
 
 def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
     seqs = [queue.push(waits=(0, 0)).seq for _ in range(9)]
-    later = queue.push(due=queue.now() + HOUR).seq
+    later = queue.push(due=queue.now() + HOUR, id="kept").seq
     queue.redis.call("CONFIG", "SET", "maxmemory", 1)
     try:
-        with pytest.raises(RedisError, match="OOM"):
-            queue.push("new topic")
+        for words in ({"topic": "new topic"}, {"id": "kept", "exists": "p"}):
+            with pytest.raises(RedisError, match="OOM"):
+                queue.push(**words)
         assert len(valid(queue)) == 10 and queue.topic("new topic") is None
         queue.promote()
         queue.beat(), queue.forget(b"daemon-9")

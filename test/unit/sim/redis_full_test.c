@@ -151,6 +151,52 @@ static void p8_a_full_redis_refuses_a_new_body_and_takes_a_new_time(void **state
     assert_non_null(memmem(parts[1].at, parts[1].len, "another body", 12));
 }
 
+static void encode_push(const char *topic, const char *id, enum if_exists if_exists)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = bytes_str(topic),
+                               .id = bytes_str(id),
+                               .if_exists = if_exists,
+                               .due_us = 1,
+                               .ttr_us = SECOND_US,
+                               .body = BYTES("a body")}};
+    script_encode(&request, &spaces[0], &call, &cmd);
+}
+
+static void p8_a_full_redis_refuses_a_push_that_replaces_a_job(void **state)
+{
+    (void)state;
+    encode_push("t", "x", IF_EXISTS_REPLACE);
+    uint64_t seq = ask(0).seq;
+    set_full(true);
+    encode_push("t", "x", IF_EXISTS_REPLACE);
+    assert_true(is_refused());
+    struct script_answer there = reserve(0, "t", 2, false);
+    assert_int_equal(there.count, 1); /* it is there as it was */
+    encode_job(CMD_FINISH, (struct cmd_job){.ref.id = BYTES("x")});
+    assert_int_equal(ask(0).seq, seq);
+}
+
+/* An idle topic would have to go for it. */
+static void p8_a_full_redis_refuses_a_push_that_makes_a_topic(void **state)
+{
+    (void)state;
+    spaces[0].topics_max = 1;
+    encode_push("idle", "x", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    encode_job(CMD_DELETE, (struct cmd_job){.ref.id = BYTES("x")});
+    assert_int_equal(ask(0).err, OK);
+    set_full(true);
+    encode_push("t", "", IF_EXISTS_REJECT);
+    assert_true(is_refused());
+    set_full(false);
+    assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[tidle", "[tidle"), 1);
+    encode_push("t", "", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[tidle", "[tidle"), 0);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -160,6 +206,8 @@ int main(void)
         STARTED(p8_buried_jobs_of_a_full_redis_are_kicked),
         STARTED(p8_reserved_jobs_of_a_full_redis_are_deleted_behind_those_of_others),
         STARTED(p8_a_full_redis_refuses_a_new_body_and_takes_a_new_time),
+        STARTED(p8_a_full_redis_refuses_a_push_that_replaces_a_job),
+        STARTED(p8_a_full_redis_refuses_a_push_that_makes_a_topic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

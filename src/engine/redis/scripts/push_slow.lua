@@ -52,6 +52,8 @@ if not found[2] then -- the first job of its topic
     call('ZADD', order, 0, 't' .. topic)
     call('HDEL', hash, '#w' .. topic) -- all daemons are notified below
 end
+-- Before any write that needs no memory, so that a full Redis refuses the push: see even_if_full().
+call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, promote_at))
 if old then
     unlink(old)
     drop(old)
@@ -61,7 +63,6 @@ end
 
 local job = read(name, record)
 if made then job.reserves, job.failures = reserves, failures else job.is_new = true end
-call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, promote_at))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 link(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b

@@ -32,8 +32,8 @@ local function room_for_topic(most, now)
         local topic = sub(names[i], 2)
         local jobs, pause, configured = jobs_in(topic)
         if jobs == 0 and pause <= now and not configured then
+            call('HSET', hash, 'e', topic) -- first: a full Redis refuses it (even_if_full())
             delete_topic(topic)
-            call('HSET', hash, 'e', topic)
             return true
         end
     end
