@@ -63,7 +63,7 @@ $(STAMPS)/text.ok: $(C_FILES) $(TEXTS) $(LINT_TOOLS) $(filter-out ./,$(sort $(di
 	@$(PYTHON) tools/lint-length $(C_FILES)
 	@$(PYTHON) tools/lint-checks $(C_FILES)
 	@$(PYTHON) tools/lint-banned $(C_FILES) $(TEXTS)
-	@$(PYTHON) tools/lint-references $(C_FILES) $(filter %.md,$(TEXTS))
+	@$(PYTHON) tools/lint-references $(C_FILES) $(filter %.md %.lua,$(TEXTS))
 	@touch $@
 
 # Only what has changed, but everything when the style has.

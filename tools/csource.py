@@ -1,4 +1,4 @@
-"""C source seen as tokens: what the lint tools share. Comments and strings are blanked out, lines stay."""
+"""C and Lua source seen as tokens: what the lint tools share. Comments and strings are blanked out, lines stay."""
 
 import re
 
@@ -9,6 +9,13 @@ _BLANK = re.compile(
       | '(?:\\.|[^'\\\n])*'  # a character
     """,
     re.VERBOSE | re.DOTALL,
+)
+_BLANK_LUA = re.compile(
+    r"""--[^\n]*            # a comment; script_code() in script_text.c refuses other forms
+      | "(?:\\.|[^"\\\n])*"  # a string
+      | '(?:\\.|[^'\\\n])*'
+    """,
+    re.VERBOSE,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
@@ -23,6 +30,18 @@ def _blank(text):
 def blank(source):
     """Source without comments and without what strings say."""
     return _BLANK.sub(lambda match: _blank(match.group()), source)
+
+
+def blank_lua(source):
+    """The same of a script of Redis."""
+    return _BLANK_LUA.sub(lambda match: _blank(match.group()), source)
+
+
+def lua_comments(source):
+    """Yields (offset, comment)."""
+    for match in _BLANK_LUA.finditer(source):
+        if match.group().startswith("--"):
+            yield match.start(), match.group()
 
 
 def only_text(source):

@@ -25,19 +25,19 @@ DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
 # Around what is not the common case, as script_text.c has it.
-OTHER = (b"local function other(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
-         b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
+SLOW_PATH = (b"local function slow_path(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
+             b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
 END = b"end\n"
 ALONE = b"local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n"
 # What comes before the script itself, as script_text.c puts it; "entry" is in all that change jobs.
 SHARED = ["clock", "marks", "common", "record", "notify"]
-HOT = ["clock", "marks", ALONE, OTHER, *SHARED[2:]]  # of those that have a short way
+HOT = ["clock", "marks", ALONE, SLOW_PATH, *SHARED[2:]]  # of those that have a fast path
 PARTS = {"heartbeat": ["clock", "marks", "common", "record", "heartbeat"],
-         "push": [*HOT, "job", "entry", "room", "push_other", END, "push"],
-         "reserve": [*HOT[:3], "close", *HOT[3:], "entry", "reserve_other", END, "reserve"],
+         "push": [*HOT, "job", "entry", "room", "push_slow", END, "push"],
+         "reserve": [*HOT[:3], "close", *HOT[3:], "entry", "reserve_slow", END, "reserve"],
          "topic": [*SHARED, "job", "room", "topic"],
          "count_due": [*SHARED, "job", "count_due"],
-         "end": [*HOT, "job", "entry", "end_other", END, "end"],
+         "end": [*HOT, "job", "entry", "end_slow", END, "end"],
          "list": [*SHARED, "job", "walk", "list"],
          "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
          **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "promote", "change", "resync")}}

@@ -54,6 +54,8 @@ def test_an_include_goes_only_where_an_arrow_leads(tmp_path, folder, include, ma
     ("x.c", "/* sim/loop.c */\n", "there is no file sim/loop.c"),
     ("x.c", "/* loop.[ch], x.[ch] */\n", "there is no file x.h"),
     ("x.c", "#include \"gone.h\"\nchar *s = \"gone.c\"; /* *.c, async.c (hiredis) */\n", None),
+    ("x.lua", "local s = 'gone.lua' -- as in loop.c\n", None),
+    ("x.lua", "local x\nlocal s = '--' -- see gone.lua\n", "x.lua:2: there is no file gone.lua"),
     ("x.md", "The loop: `os/loop.c`; never gone.c, `-x.c.old`.\n", None),
     ("x.md", "\nThe loop: `net.c`.\n", "x.md:2: there is no file net.c"),
 ])
@@ -135,6 +137,19 @@ def test_an_identifier_that_was_renamed_is_named_with_todays(tmp_path, line, nam
     code, said = lint("lint-banned", plant(tmp_path / "x.c", f"int x;\n{line}\n"))
     assert code == (1 if name else 0)
     assert not name or f"x.c:2: {name} was renamed: " in said
+
+
+@pytest.mark.parametrize("line, name", [
+    ("local slab_init = 1", "slab_init"),
+    ("return trouble -- OK", "trouble"),
+    ("local function journaled() end", "journaled"),
+    ("-- slab", None),
+    ("local gear, early = 'slab', \"doubt '\"", None),
+])
+def test_an_identifier_of_a_script_that_was_renamed_is_named_with_todays(tmp_path, line, name):
+    code, said = lint("lint-banned", plant(tmp_path / "x.lua", f"local x\n{line}\n"))
+    assert code == (1 if name else 0)
+    assert not name or f"x.lua:2: {name} was renamed: " in said
 
 
 @pytest.mark.parametrize("path, code, found", [

@@ -110,7 +110,7 @@ const char *failure_hint(struct bytes text)
     static const struct {
         const char *words, *hint;
     } hints[] = {
-        {"OOM ", "pushes are refused, all else goes on: raise its maxmemory, or take jobs"},
+        {"OOM ", "pushes and new bodies are refused: raise its maxmemory, or take jobs"},
         {"NOREPLICAS", "bring its replicas back, or lower its min-replicas-to-write"},
         {"MISCONF", "its log says why it cannot save: a full disk, or no right to write there"},
         {"TRYAGAIN", "a slot is moved in part: go on moving it, or redis-cli --cluster fix"},

@@ -25,7 +25,7 @@ enum {
     REDIS_WORD_MAX = 256, /* bytes of a user, a password or a name, with its NUL */
     REDIS_PORT = 6379,
     REDIS_SENTINEL_PORT = 26379,
-    REDIS_TROUBLE_MAX = 384,
+    REDIS_ERROR_MAX = 384,
 };
 
 /* A host that begins with a slash is the path of a Unix socket. */
@@ -47,7 +47,7 @@ struct redis_url {
 
 /* What is wrong, a text for people that never contains the password. */
 struct redis_error {
-    char text[REDIS_TROUBLE_MAX];
+    char text[REDIS_ERROR_MAX];
 };
 
 /* ERR_INVALID. */

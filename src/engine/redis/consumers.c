@@ -227,7 +227,7 @@ static int compare_reservations(const void *a_at, const void *b_at)
 }
 
 /* Keeps only the newest reservation of each job. Returns how many are left. */
-static uint32_t take_out_older(struct job_view *jobs, uint32_t count)
+static uint32_t keep_newest_reservations(struct job_view *jobs, uint32_t count)
 {
     uint32_t left = 0;
     qsort(jobs, count, sizeof(*jobs), compare_reservations);
@@ -241,7 +241,7 @@ static uint32_t take_out_older(struct job_view *jobs, uint32_t count)
 /* Removes jobs whose reservation has expired while the waiter waited for more: they may be reserved
  * by others now, or again here. Returns how many are left; if all have expired, all are kept, each
  * once. */
-static uint32_t take_out_over(const struct waiter *waiter)
+static uint32_t drop_expired(const struct waiter *waiter)
 {
     int64_t now_us = consumers_now_us(waiter->group->consumers);
     uint32_t left = 0;
@@ -250,13 +250,13 @@ static uint32_t take_out_over(const struct waiter *waiter)
             waiter->jobs[left++] = waiter->jobs[i];
     }
     if (left == 0 && waiter->job_count > 1)
-        return take_out_older(waiter->jobs, waiter->job_count);
+        return keep_newest_reservations(waiter->jobs, waiter->job_count);
     return left ? left : waiter->job_count;
 }
 
 void waiter_end(struct waiter *waiter, enum err err)
 {
-    uint32_t count = take_out_over(waiter);
+    uint32_t count = drop_expired(waiter);
     if (count > 1) /* they may come from several partitions */
         qsort_r(waiter->jobs, count, sizeof(*waiter->jobs), compare_jobs, waiter->group);
     struct reply reply = {
@@ -269,7 +269,7 @@ void waiter_end(struct waiter *waiter, enum err err)
 }
 
 /* The waiter is answered before most of this job's ttr is over, without waiting for more jobs. */
-static void answer_before_over(struct waiter *waiter, const struct job_view *job)
+static void answer_before_expiry(struct waiter *waiter, const struct job_view *job)
 {
     int64_t ttr_us = waiter->group->ttr_us ? waiter->group->ttr_us : job->ttr_us;
     loop_arm_by(waiter->group->consumers->options.loop, &waiter->deadline,
@@ -302,7 +302,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     }
     waiter->got_bytes += content_bytes(job);
     waiter->group->wanted--;
-    answer_before_over(waiter, job);
+    answer_before_expiry(waiter, job);
     consumers_delivered(waiter->group->consumers, job);
 }
 
@@ -478,25 +478,25 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct jo
         group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
-/* Reserving waits for the answers to looks: not for a silent server's, which may take long. */
-static bool group_looks(const struct topic *topic)
+/* Reserving waits for the answers to probes: not for a silent server's, which may take long. */
+static bool topic_is_probed(const struct topic *topic)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->looking && group->probe_deadline_us > consumers_now_us(group->consumers))
+        if (group->awaited_probes && group->probe_deadline_us > consumers_now_us(group->consumers))
             return true;
     }
     return false;
 }
 
-/* Is a reserve from this topic under way to the partition, or a look, which will be answered as
+/* Is a reserve from this topic under way to the partition, or a probe, which will be answered as
  * soon? `wholly`: a reserve that brings all it asks for, if that is there. */
 static bool is_requested(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
         const struct partition_fetches *fetches = &group->at[partition];
-        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->looking))
+        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->awaited_probes))
             return true;
     }
     return false;
@@ -530,7 +530,7 @@ static void pass_on(struct consumers *consumers)
          at = next) {
         struct topic *topic = LIST_ENTRY(at, struct topic, notified_alone);
         next = at->next;
-        if (!group_looks(topic))
+        if (!topic_is_probed(topic))
             pass_on_topic(consumers, topic);
     }
 }

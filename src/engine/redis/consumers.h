@@ -6,17 +6,19 @@
  * their numbers of wanted jobs are added up, and one script call reserves jobs for many of them. No
  * more jobs are reserved than are wanted; jobs for consumers that leave meanwhile are given back.
  *
- * Where nothing is known (topic_cache.h), all partitions are read together, and then jobs are
- * reserved only in those that have some, the best first. (Not so for one who wants more than 32,
- * and at least as many as there are partitions that may have some: all of these are asked for jobs
- * at once, without a look first.) While there are more partitions than wanted jobs, each job of
- * one consumer comes from another partition: a reserve of one job takes the best of the first jobs
- * of all partitions, as far as this daemon knows them. Jobs for several consumers come from few
- * partitions, if they are close to the best ones (RANK_CLOSE_US), even if it does not know of all
- * of them: Redis takes what is there. While pushes that are under way from here make as many jobs
- * ready as are wanted, it does not look for others'. It does not know of a job that came through
- * another daemon, or became due, in a partition that had ready jobs already; what it knows of such
- * a partition is read again after STALE_US.
+ * From which partitions jobs are reserved:
+ * - If nothing is known (topic_cache.h), all partitions are probed first (fetch_parts.h). Then jobs
+ *   are reserved only where there are some, the best first. A consumer that wants more than 32 jobs
+ *   needs no probe if it wants at least one of each partition that may have some: all are asked.
+ * - If fewer jobs are wanted than there are partitions, each job of one consumer comes from another
+ *   partition: a reserve of one job takes the best of the first jobs of all partitions, as far as
+ *   this daemon knows them.
+ * - Jobs for several consumers come from few partitions, if they are close to the best ones
+ *   (RANK_CLOSE_US), even if this daemon does not know all of them: Redis takes what is there.
+ * - If pushes that are under way from here make as many jobs ready as are wanted, no other jobs are
+ *   requested.
+ * - This daemon does not know of a job that came through another daemon, or became due, in a
+ *   partition that had ready jobs already. Such a partition is read again after STALE_US.
  *
  * Single-threaded.
  */
@@ -93,7 +95,7 @@ void consumers_drain(struct consumers *consumers, enum err err);
 /* To whom a notice was published. */
 enum notified {
     NOTIFIED_ALONE, /* only to us: if we need no job there, another daemon must be notified */
-    NOTIFIED_ALL,   /* every daemon that waits looks; or we are the only one */
+    NOTIFIED_ALL,   /* every daemon that waits; or we are the only one */
     NOTIFIED_OTHER  /* another daemon was notified to take the job: no consumer is woken here */
 };
 

@@ -48,10 +48,10 @@ struct wait_group {
     struct partition_fetches *at; /* for each partition */
     int64_t suspect_since_us;     /* since when all partitions seem empty; 0: they do not */
     enum err nothing;             /* and what it was */
-    uint32_t looking;             /* calls under way that reserving waits for, until `probe`: */
+    uint32_t awaited_probes;      /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
     struct timer probe;         /* the end of that time; not armed: it is over */
-    struct list timed_requests; // fetch_request::place, by probe_end_us: looks, and for jobs of
+    struct list timed_requests; // fetch_request::place, by probe_end_us: probes, and for jobs of
                                 // partitions not known yet, or whose server may be silent
     struct timer first_probe;   /* armed while there are such: the first is left out then */
     struct timer

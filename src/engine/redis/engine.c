@@ -546,7 +546,7 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     if (!link)
         link = subscription_error(&redis->subscription);
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    char cause[REDIS_TROUBLE_MAX];
+    char cause[REDIS_ERROR_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
     failure_write(link->error[0] ? link->error : silent, cause, sizeof(cause));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,

@@ -11,7 +11,7 @@
 enum {
     AGAIN_US = 500 * 1000,     /* until the next call, after one that failed */
     SILENT_US = 50 * 1000,     /* a partition with a call under way for so long is not "empty" */
-    STALE_US = 100 * 1000,     /* knowledge of ready jobs that is older is checked by a look */
+    STALE_US = 100 * 1000,     /* knowledge of ready jobs that is older is checked by a probe */
     TAKEN_REST_US = 20 * 1000, /* see without_rested() */
 };
 
@@ -233,8 +233,8 @@ static void fetch_answered(void *owner, struct script_request *call, enum err er
     struct script_parts answered = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_answer answer;
     group->calls--;
-    group->looking -= fetch->awaited;
-    if (!group->looking)
+    group->awaited_probes -= fetch->awaited;
+    if (!group->awaited_probes)
         loop_cancel(consumers->options.loop, &group->probe);
     leave_out(fetch);
     group->left_out--;
@@ -427,14 +427,14 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
-/* Looks into the partitions; into those whose servers have too many calls to answer in a later
+/* Probes the partitions; those whose servers have too many calls to answer are probed in a later
  * step, as these answer. */
-static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
+static void probe_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
     struct loop *loop = group->consumers->options.loop;
     bool if_silent = group->listed_order && others_may(group); /* see awaits_answers() */
-    candidates = wait_group_with_room_for_looks(group, candidates);
-    if (awaited && !group->looking)
+    candidates = wait_group_with_room_for_probes(group, candidates);
+    if (awaited && !group->awaited_probes)
         group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct fetch_request *fetch = wait_group_fetch_for(
@@ -443,13 +443,13 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
         fetch_request_leave_out_later(fetch);
         if (awaited) {
             fetch->awaited = true;
-            group->looking++;
+            group->awaited_probes++;
         }
     }
     wait_group_arm_first_probe(group);
-    /* Once the deadline has passed it stays in the past until all looks are answered: to arm the
+    /* Once the deadline has passed it stays in the past until all probes are answered: to arm the
        timer then would make the loop run without sleeping until they are. */
-    if (group->looking && group->probe_deadline_us > loop->now_us)
+    if (group->awaited_probes && group->probe_deadline_us > loop->now_us)
         loop_arm(loop, &group->probe, group->probe_deadline_us);
 }
 
@@ -476,7 +476,7 @@ static bool is_shared(const struct wait_group *group)
            !wait_group_wants_many(group);
 }
 
-/* READY, and no other's first job stands before its own; NULL: none is. */
+/* The READY candidate with the best first job; NULL: none is READY. */
 static const struct candidate *best_of(struct candidates candidates)
 {
     const struct candidate *best = NULL;
@@ -505,9 +505,9 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* Jobs that pushes under way from here will make ready, and that other groups leave: each of their
- * waiters takes one. None for consumers who are answered as soon as nothing is under way for them,
- * nor for a list of topics whose order counts. */
+/* Jobs that pushes under way from here will make ready for this group; each waiter of other groups
+ * takes one. 0 for consumers that are answered as soon as no call is under way, and for a list of
+ * topics whose order counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
@@ -519,8 +519,8 @@ static uint64_t expected_jobs(const struct wait_group *group)
     return jobs;
 }
 
-/* With what is known, pushes that are under way bring all that is wanted: who waits need not be
- * told of others' jobs, which costs a mark and a notice. */
+/* The known jobs and the pushes under way are as many as are wanted. So no mark is needed that asks
+ * for notices of other jobs: it would cost Redis a write and a publication. */
 static bool pushes_bring_the_rest(const struct wait_group *group, struct candidates candidates)
 {
     uint64_t expected = expected_jobs(group), known = 0;
@@ -529,8 +529,8 @@ static bool pushes_bring_the_rest(const struct wait_group *group, struct candida
     return expected && expected + known >= wait_group_open_wants(group);
 }
 
-/* … and each may bring more than is known of it, as far as the order allows, so that others need
- * not be visited. (A call is for one partition of a cluster: nothing is shared there.) */
+/* Each candidate may bring more jobs than are known of it, up to `until`, so that fewer partitions
+ * are called. Not in a cluster, where a call is for one partition. */
 static void share_among(const struct wait_group *group, struct candidates *candidates)
 {
     const struct candidate *best = best_of(*candidates);
@@ -541,14 +541,14 @@ static void share_among(const struct wait_group *group, struct candidates *candi
     order_for_several(*candidates, first);
 }
 
-/* Asks the partitions that have jobs of these topics, that with the best job first. False: none
- * has, but for those of silent servers. */
+/* Requests jobs from the partitions that have some of these topics, the best first. False: none
+ * has, apart from those of silent servers. */
 static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
     if (noticed.count && candidates.count > wait_group_open_wants(group)) {
-        look_at_all(group, noticed, true); /* which has the best job */
+        probe_all(group, noticed, true); /* which has the best job */
         return true;
     }
     candidates.others_may = others_may(group);
@@ -563,7 +563,7 @@ static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t t
     return candidates.count > 0;
 }
 
-/* Some answers are still to come, but for those of a cluster's silent servers. */
+/* Are answers pending, apart from those of a cluster's silent servers? */
 static bool awaits_answers(const struct wait_group *group)
 {
     return group->calls > (has_several_servers(group) ? group->left_out : group->silent);
@@ -591,14 +591,14 @@ static bool fetch_unsure(struct wait_group *group)
     if (alone)
         wait_group_fetch_all(group, group->topic_count, unsure);
     else
-        look_at_all(group, unsure, true);
-    return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
+        probe_all(group, unsure, true);
+    return !group->awaited_probes || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
- * asked at once. No look is needed, since the best jobs are among those that come. What a partition
- * of which nothing is known does not give within wait_group_probe_us() is requested from the
- * others. False: the group wants too few, and must be handled as for few jobs. */
+ * asked at once. No probe is needed, since the best jobs are among those that come. What a
+ * partition of which nothing is known does not give within wait_group_probe_us() is requested from
+ * the others. False: the group wants too few, and must be handled as for few jobs. */
 static bool fetch_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || group->listed_order)
@@ -614,10 +614,10 @@ static bool fetch_many(struct wait_group *group)
 }
 
 /*
- * Of partitions in which we took the last job, those that are to be asked now. While pushes from
- * here bring as many jobs as are wanted, in one round trip, that is not yet done (it mostly finds
- * none, and leaves a mark, so that others' next push there has to tell us), for TAKEN_REST_US at
- * most: as long a job that came through another daemon may wait.
+ * Of the partitions whose last job we took, those to request jobs from now. While pushes under way
+ * from here bring as many jobs as are wanted, such a partition is left alone for TAKEN_REST_US: a
+ * request would mostly find nothing, and leave a mark, for which the next push there must publish a
+ * notice. A job that came through another daemon waits that much longer at most.
  */
 static struct candidates without_rested(struct wait_group *group, struct candidates taken)
 {
@@ -645,7 +645,7 @@ static void fetch_taken(struct wait_group *group)
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_fetch_all(group, group->topic_count, taken);
     else
-        look_at_all(group, taken, true);
+        probe_all(group, taken, true);
 }
 
 bool wait_group_is_suspect(const struct wait_group *group)
@@ -681,8 +681,8 @@ static void wait_group_fetch(struct wait_group *group)
                                        : fetch_candidates(group, 0, group->topic_count)))
         fetch_taken(group);
     else
-        look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
-    look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
+        probe_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
+    probe_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
 }
 
 static bool is_suspect_now(const struct wait_group *group)

@@ -10,9 +10,9 @@
 enum {
     JOBS_AT_ONCE = 32,  /* requested by one call: each takes Redis some ten microseconds */
     CALLS_AT_ONCE = 32, /* to one server, for one who wants many: others wait behind them */
-    /* Topics in looks to one server. Each takes Redis some five microseconds, half as long as a
+    /* Topics in probes of one server. Each takes Redis some five microseconds, half as long as a
        job: so many take no longer than CALLS_AT_ONCE calls for JOBS_AT_ONCE jobs. */
-    LOOKED_AT_ONCE = 1024,
+    PROBED_AT_ONCE = 1024,
     /* See wait_group_probe_us(): */
     PROBE_US = 20 * 1000,       /* Redis may do CALLS_AT_ONCE for another meanwhile */
     PROBE_MOST_US = 100 * 1000, /* for a Redis that is far away, or slow */
@@ -32,10 +32,10 @@ struct fetch_request {
     struct wait_group *group;
     uint32_t partition;
     uint32_t topics;
-    uint32_t max;  /* jobs; 0: it only looks */
+    uint32_t max;  /* jobs; 0: a probe, which reserves nothing and reports what is ready */
     bool behind;   /* sent right after a promote: it may find nothing */
     bool waits;    /* a consumer is parked: its mark asks for a notice */
-    bool awaited;  /* reserving waits for the answer to this look */
+    bool awaited;  /* reserving waits for the answer to this probe */
     bool silent;   /* not answered for too long: no longer waited for */
     bool left_out; /* its jobs are no longer in wait_group::requested: others may be asked for them;
                       and counted in wait_group::left_out */
@@ -78,7 +78,7 @@ bool wait_group_wants_many(const struct wait_group *group);
 uint64_t wait_group_wants(const struct wait_group *group);
 /* Of these, jobs that are not requested yet. */
 uint64_t wait_group_open_wants(const struct wait_group *group);
-/* Requests up to `max` jobs (0: only looks) of the group's first `topics` topics from the
+/* Requests up to `max` jobs (0: a probe) of the group's first `topics` topics from the
  * partition. The request lives until it is answered, which is not before this turn's end. */
 struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t topics,
                                            uint32_t partition, uint32_t max,
@@ -102,12 +102,12 @@ bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
 struct candidates wait_group_answering(const struct wait_group *group, struct candidates candidates,
                                        uint32_t least);
 
-/* Of the candidates, in their order and place, those that may be looked into now: a server has
- * LOOKED_AT_ONCE topics in looks and calls of the group to answer, or CALLS_AT_ONCE if these are
+/* Of the candidates, in their order and place, those that may be probed now: a server has
+ * PROBED_AT_ONCE topics in probes and calls of the group to answer, or CALLS_AT_ONCE if these are
  * fewer. It has more than that to answer when one is left out, so there is another step. O(1) while
  * there are few, else O(partitions) */
-struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
-                                                 struct candidates candidates);
+struct candidates wait_group_with_room_for_probes(const struct wait_group *group,
+                                                  struct candidates candidates);
 
 /* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
  * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
@@ -121,8 +121,8 @@ void wait_group_fetch_shares(struct wait_group *group, struct candidates candida
 /*
  * Redis does all that it has read from one client before it serves another. So of a reserve of many
  * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
- * others may be asked for what is planned. (Looks count, but are sent beyond that, up to
- * LOOKED_AT_ONCE topics: each is short, and all are needed before the first job. A server that has
+ * others may be asked for what is planned. (Probes count, but are sent beyond that, up to
+ * PROBED_AT_ONCE topics: each is short, and all are needed before the first job. A server that has
  * answered none of CALLS_AT_ONCE within wait_group_probe_us() gets neither.) What nobody needs any
  * more is not requested. To be called in each step of the group. O(partitions) while something is
  * planned.

@@ -49,7 +49,7 @@ static struct node_calls *of_node(const struct wait_group *group, struct node_ca
     return &by_node[node_place(group->consumers->options.calls, partition)];
 }
 
-/* It has at least so many calls to answer, and answers none. */
+/* It has at least `least` calls to answer, and answers none. */
 static bool is_silent(const struct node_calls *calls, uint32_t least)
 {
     return calls->under_way >= least && calls->left_out == calls->under_way;
@@ -72,10 +72,10 @@ struct candidates wait_group_answering(const struct wait_group *group, struct ca
     return candidates;
 }
 
-struct candidates wait_group_with_room_for_looks(const struct wait_group *group,
-                                                 struct candidates candidates)
+struct candidates wait_group_with_room_for_probes(const struct wait_group *group,
+                                                  struct candidates candidates)
 {
-    uint32_t most = LOOKED_AT_ONCE / group->topic_count;
+    uint32_t most = PROBED_AT_ONCE / group->topic_count;
     most = most > CALLS_AT_ONCE ? most : CALLS_AT_ONCE;
     if (group->calls + candidates.count <= most)
         return candidates;
@@ -113,8 +113,8 @@ static uint32_t choose_shares(struct candidates candidates, uint64_t open)
     return count;
 }
 
-/* What we alone were told of must be asked for, or passed on: not left out for others that bring
- * more. */
+/* Jobs of which only we were notified must be requested or passed on: such a request must not be
+ * left out because others in the same call bring enough. */
 static struct fetch_options fetch_options_for(const struct wait_group *group,
                                               const struct candidates *candidates,
                                               uint32_t partition)

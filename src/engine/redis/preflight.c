@@ -94,7 +94,7 @@ static void refuse(struct preflight *preflight, const struct link *link, enum er
     if (preflight->unfit)
         return; /* the first fault is most likely the cause */
     preflight->unfit = err;
-    char cause[REDIS_TROUBLE_MAX];
+    char cause[REDIS_ERROR_MAX];
     failure_write(reason, cause, sizeof(cause));
     (void)snprintf(preflight->error.text, sizeof(preflight->error.text), "%.*s: %.300s",
                    (int)name.len, name.at, cause);
@@ -122,7 +122,7 @@ static void add_rule(const struct preflight *preflight, const char *error, char 
 static void refuse_rights(struct preflight *preflight, const struct link *link, const char *rules)
 {
     const char *user = link->options.user; /* a sentinel has its own users */
-    char reason[REDIS_TROUBLE_MAX];
+    char reason[REDIS_ERROR_MAX];
     (void)snprintf(reason, sizeof(reason),
                    "NOPERM: the user has not all rights: ACL SETUSER %.64s%s",
                    user[0] ? user : "default", rules);

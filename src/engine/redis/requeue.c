@@ -11,7 +11,7 @@ enum {
     AGAIN_US = 200 * 1000, /* after a failed release */
 };
 
-struct returning {
+struct release_queue {
     struct redis_requeue *requeue;
     struct list waiting; // release::place
     uint32_t under_way;
@@ -20,7 +20,7 @@ struct returning {
 };
 
 struct release {
-    struct list place; // returning::waiting, or nowhere
+    struct list place; // release_queue::waiting, or nowhere
     struct redis_requeue *requeue;
     uint64_t seq, lease;
     enum release_why why;
@@ -33,7 +33,7 @@ static int64_t now_of(const struct redis_requeue *requeue)
     return requeue->options.loop->now_us;
 }
 
-static struct returning *where(struct redis_requeue *requeue, uint32_t partition)
+static struct release_queue *queue_of(struct redis_requeue *requeue, uint32_t partition)
 {
     return &requeue->partitions[partition];
 }
@@ -55,25 +55,25 @@ static void done(void *owner, struct script_request *call, enum err err, const s
     struct release *release = owner;
     struct redis_requeue *requeue = release->requeue;
     struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
-    struct returning *returning = where(requeue, received.partition);
-    returning->under_way--;
+    struct release_queue *queue = queue_of(requeue, received.partition);
+    queue->under_way--;
     if (err) { /* it may have been executed; then the next one finds that the lease is not valid */
-        returning->again_us = now_of(requeue) + AGAIN_US;
-        list_add_tail(&returning->waiting, &release->place);
+        queue->again_us = now_of(requeue) + AGAIN_US;
+        list_add_tail(&queue->waiting, &release->place);
     } else {
         answered(requeue, &received);
         mem_free(release);
     }
-    if (!list_empty(&returning->waiting))
-        loop_arm(requeue->options.loop, &returning->again, returning->again_us);
+    if (!list_empty(&queue->waiting))
+        loop_arm(requeue->options.loop, &queue->again, queue->again_us);
 }
 
 /* Sends it. False: it must wait. */
 static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
-    struct returning *returning = where(requeue, partition);
-    if (requeue->left || returning->under_way >= AT_ONCE || returning->again_us > now_of(requeue))
+    struct release_queue *queue = queue_of(requeue, partition);
+    if (requeue->left || queue->under_way >= AT_ONCE || queue->again_us > now_of(requeue))
         return false;
     struct script_request *call = script_requests_new(requeue->options.calls, partition);
     struct cmd cmd = {
@@ -89,30 +89,30 @@ static bool send(struct release *release, uint32_t partition)
     };
     script_encode(&call->request, requeue->options.space, &call->id, &cmd);
     call->changes = true;
-    returning->under_way++;
+    queue->under_way++;
     list_remove(&release->place);
     script_requests_send(call, release, done);
     return true;
 }
 
 /* Waiting releases are sent at again_us, or when one under way is answered. */
-static void set_timer(struct returning *returning)
+static void set_timer(struct release_queue *queue)
 {
-    struct loop *loop = returning->requeue->options.loop;
-    if (returning->again_us > loop->now_us)
-        loop_arm(loop, &returning->again, returning->again_us);
+    struct loop *loop = queue->requeue->options.loop;
+    if (queue->again_us > loop->now_us)
+        loop_arm(loop, &queue->again, queue->again_us);
 }
 
 static void send_waiting(struct timer *timer)
 {
-    struct returning *returning = LIST_ENTRY(timer, struct returning, again);
-    struct redis_requeue *requeue = returning->requeue;
-    uint32_t partition = (uint32_t)(returning - requeue->partitions);
-    while (!list_empty(&returning->waiting) &&
-           send(LIST_ENTRY(returning->waiting.next, struct release, place), partition))
+    struct release_queue *queue = LIST_ENTRY(timer, struct release_queue, again);
+    struct redis_requeue *requeue = queue->requeue;
+    uint32_t partition = (uint32_t)(queue - requeue->partitions);
+    while (!list_empty(&queue->waiting) &&
+           send(LIST_ENTRY(queue->waiting.next, struct release, place), partition))
         ;
-    if (!list_empty(&returning->waiting))
-        set_timer(returning);
+    if (!list_empty(&queue->waiting))
+        set_timer(queue);
 }
 
 void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
@@ -128,11 +128,11 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
         .due_us = job->due_us,
     };
     list_init(&release->place);
-    struct returning *returning = where(requeue, partition);
-    if (list_empty(&returning->waiting) && send(release, partition))
+    struct release_queue *queue = queue_of(requeue, partition);
+    if (list_empty(&queue->waiting) && send(release, partition))
         return;
-    list_add_tail(&returning->waiting, &release->place);
-    set_timer(returning);
+    list_add_tail(&queue->waiting, &release->place);
+    set_timer(queue);
 }
 
 void redis_requeue_leave(struct redis_requeue *requeue)
@@ -148,8 +148,8 @@ bool redis_requeue_is_pending(const struct redis_requeue *requeue)
 {
     bool is_pending = false;
     for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
-        const struct returning *returning = &requeue->partitions[i];
-        is_pending = is_pending || returning->under_way || !list_empty(&returning->waiting);
+        const struct release_queue *queue = &requeue->partitions[i];
+        is_pending = is_pending || queue->under_way || !list_empty(&queue->waiting);
     }
     return is_pending;
 }
@@ -160,17 +160,17 @@ void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeu
     *requeue = (struct redis_requeue){.options = *options};
     requeue->partitions = mem_zalloc(count * sizeof(*requeue->partitions));
     for (uint32_t i = 0; i < count; i++) {
-        struct returning *returning = &requeue->partitions[i];
-        *returning = (struct returning){.requeue = requeue, .again.expired = send_waiting};
-        list_init(&returning->waiting);
+        struct release_queue *queue = &requeue->partitions[i];
+        *queue = (struct release_queue){.requeue = requeue, .again.expired = send_waiting};
+        list_init(&queue->waiting);
     }
 }
 
 void redis_requeue_fini(struct redis_requeue *requeue)
 {
     for (uint32_t i = 0; requeue->partitions && i < requeue->options.space->partitions; i++) {
-        struct list *waiting = &where(requeue, i)->waiting;
-        loop_cancel(requeue->options.loop, &where(requeue, i)->again);
+        struct list *waiting = &queue_of(requeue, i)->waiting;
+        loop_cancel(requeue->options.loop, &queue_of(requeue, i)->again);
         while (!list_empty(waiting)) {
             struct release *release = LIST_ENTRY(waiting->next, struct release, place);
             list_remove(&release->place);

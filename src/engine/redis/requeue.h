@@ -23,7 +23,7 @@ struct redis_requeue_options {
 
 struct redis_requeue {
     struct redis_requeue_options options;
-    struct returning *partitions; /* one for each */
+    struct release_queue *partitions; /* one for each */
     struct arena scratch;
     bool left; /* redis_requeue_leave() was called */
 };

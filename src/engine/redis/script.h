@@ -25,8 +25,9 @@
  * R4 The answer to a change is kept in a ring of SCRIPT_RING places per daemon and partition. A
  * request that is sent again (script_mark_again) gets that answer, and changes nothing.
  *
- * R5 Times in Redis are microseconds on Redis' own clock, from 0 to 2^53 - 1 (the year 2255), which
- * a score represents exactly. Others are clamped; 2^53 - 1 stands for INT64_MAX.
+ * R5 Times in Redis are microseconds on the partition's clock (queue_clock.h), from 0 to 2^53 - 1
+ * (the year 2255), which a score represents exactly. Others are clamped; 2^53 - 1 stands for
+ * INT64_MAX.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_H
 #define LATERD_ENGINE_REDIS_SCRIPT_H
@@ -63,11 +64,11 @@ enum script_kind {
     SCRIPT_GET,
     SCRIPT_LIST,      /* LIST, PEEK */
     SCRIPT_SWEEP,     /* KICK_TOPIC, CLEAR_TOPIC */
-    SCRIPT_TOPIC,     /* PAUSE, RESUME, TOPIC, TOPICS */
+    SCRIPT_TOPIC,     /* PAUSE, RESUME, REMOVE_TOPIC, TOPIC, TOPICS */
     SCRIPT_COUNT_DUE, /* DUE */
     SCRIPT_SET_CLOCK,
     SCRIPT_SETTINGS, /* CONFIGURE_TOPIC; reads changes of other daemons */
-    SCRIPT_JOURNAL,  /* reads and deletes the journal's entries */
+    SCRIPT_JOURNAL,  /* the lease of the journal's writer; reads and deletes entries */
     SCRIPT_RESTORE,  /* for jobs that are pushed again from the journal's rows */
     SCRIPT_TURN,     /* ends, pushes and reserves in one call: see script_join() */
     SCRIPT_RESYNC,   /* makes journal entries with the present state of jobs */
@@ -167,35 +168,35 @@ enum script_mark {
     SCRIPT_PASS_ON,   /* (max 0) we got a notice and need no job: notifies the next such daemon */
 };
 
-/* What of a reserve one call asks its partition for. */
+/* How one call of a reserve requests jobs from its partition. */
 struct script_share {
-    uint32_t max; /* jobs; 0: it only looks what there is */
+    uint32_t max; /* jobs; 0: a probe, which reserves none and reports what is ready */
     enum script_mark mark;
     /*
-     * NULL, or it is one of several for the same consumers, of one topic, that go in one call and
-     * differ in nothing but the partition and `max`. Each may then bring more than its `max`, of
-     * jobs up to this rank, as long as all together bring no more than they were asked for in all;
-     * a later one brings fewer for that, or says SCRIPT_UNSEEN, and was not done.
+     * Not NULL: the request is one of several in one call, for the same consumers and one topic,
+     * which differ in partition and `max` only. Each may take more than its `max` jobs, up to this
+     * rank, as long as all together take at most the sum of their `max`. Later requests take fewer
+     * then, or none: SCRIPT_UNSEEN.
      */
     const struct script_rank *shares_until;
 };
 
 /*
- * A reserve of up to share->max jobs. Where more are wanted in all (reserve->max) and that is above
- * 1, the answer's seq says how many more than it brings are ready; else it is 0. A partition is
- * asked again only after (a) a notice for one of the topics, (b) an answer that was not `marked`,
- * (c) the answer's next_us (a pause ends), (d) the subscription broke: then it is unknown again,
- * (e) after a while, if the mark is `shared`: who is told instead of us may be dead. Subscribe
- * first, then leave marks. A mark whose daemon has gone costs one publication.
+ * A reserve of up to share->max jobs. If that is above 1, and less than reserve->max, the answer's
+ * seq is how many more jobs are ready; else 0. After an answer the partition must be called again
+ * only when (a) a notice comes for one of the topics, (b) the answer was not `marked`, (c) its
+ * next_us has come (a pause ends), (d) the subscription broke, so that notices may be lost, (e) a
+ * while has passed and the mark is `shared`: the daemon that is notified instead of us may be dead.
+ * Subscribe first, then leave marks. A mark of a daemon that has ended costs one publication.
  */
 void script_encode_reserve(struct buf *out, const struct script_space *space,
                            const struct script_call *call, const struct cmd_reserve *reserve,
                            const struct script_share *share);
 
 /*
- * Makes due jobs ready, and ends leases whose ttr is over or whose daemon is dead; up to `max`
- * steps. Any daemon may call it at any time; the partition's owner should, after a notice. The
- * answer: now_us; count (steps done); more (call again at once); next_us (INT64_MAX = nothing is
+ * Makes up to `max` due jobs ready, and ends a few leases whose ttr is over. Any daemon may call it
+ * at any time; the partition's owner should, after a notice. The answer: now_us; count (jobs and
+ * leases); more (call again at once); next_us (INT64_MAX = nothing is
  * due: a notice comes when that changes); lost, missed: a key is gone. It checks that a bucket of
  * jobs exists, another one in each call, or (`all_buckets`) that all do.
  */
@@ -451,7 +452,7 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer) MUST_USE;
 
-/* Decodes the answer to open, promote or reap_dead. ERR_CORRUPT as script_read(). */
+/* Decodes the first part of an answer, which all scripts have. ERR_CORRUPT as script_read(). */
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
 
@@ -496,14 +497,14 @@ bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
                              uint32_t *out_count) MUST_USE;
 
-/* What was left in a topic when a reserve had been done. */
+/* What a reserve has left in a topic. */
 enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
 
 enum { SCRIPT_CLOSE_JOBS_MAX = 4 };
 
-/* Of the topic in this place of the reserve's list. SCRIPT_FIRST: out_rank is that of the first job
- * that is left, and of those that are left *out_close (up to SCRIPT_CLOSE_JOBS_MAX; it is one of
- * these) are close to it; 0: they were not counted, since several topics were asked for. */
+/* Of the topic at `place` of the reserve's list. SCRIPT_FIRST: *out_rank is the rank of its first
+ * ready job, and *out_close how many ready jobs are close to that one, including it, up to
+ * SCRIPT_CLOSE_JOBS_MAX; 0: not counted, because several topics were requested. */
 enum script_first script_first(const struct script_space *space, uint32_t partition,
                                const struct script_answer *answer, uint32_t place,
                                struct script_rank *out_rank, uint32_t *out_close);
@@ -524,8 +525,7 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
  *         on the answer fanout_take(fanout, p, parts …), then check all p again
  *     when fanout_done(fanout): fanout_reply(fanout, …), answer, free
  * Long commands take several calls to a partition, each with bounded work. Kicking and clearing
- * handle one partition after another; the other commands call all partitions at once. The first
- * error ends it.
+ * call a few partitions at a time, the other commands all at once. The first error ends it.
  */
 struct fanout;
 

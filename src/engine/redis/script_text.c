@@ -40,11 +40,11 @@ TEXT(heartbeat);
 TEXT(reap_dead);
 TEXT(promote);
 TEXT(push);
-TEXT(push_other);
+TEXT(push_slow);
 TEXT(reserve);
-TEXT(reserve_other);
+TEXT(reserve_slow);
 TEXT(end);
-TEXT(end_other);
+TEXT(end_slow);
 TEXT(turn);
 TEXT(change);
 TEXT(get);
@@ -218,8 +218,8 @@ static void add_text(struct buf *out, struct bytes text)
 }
 
 /* Arguments: the indexes where the keys and the arguments of a request begin, and their number. */
-static const char begin_other[] =
-    "local function other(keys, base, count)\n"
+static const char begin_slow_path[] =
+    "local function slow_path(keys, base, count)\n"
     "local KEYS, ARGV = KEYS, ARGV\n"
     "if #ARGV > count then\n"
     "KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\n"
@@ -270,7 +270,7 @@ static void add_body(struct buf *out, enum script_kind kind)
     if (kind == SCRIPT_RESERVE)
         ADD(out, close);
     if (is_hot(kind))
-        buf_add_str(out, begin_other);
+        buf_add_str(out, begin_slow_path);
     ADD(out, common);
     if (kind != SCRIPT_HEARTBEAT) { /* it has no job */
         ADD(out, record);
@@ -290,9 +290,9 @@ static void add_body(struct buf *out, enum script_kind kind)
     case SCRIPT_HEARTBEAT: ADD(out, heartbeat); break;
     case SCRIPT_REAP_DEAD: ADD(out, reap_dead); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
-    case SCRIPT_PUSH: ADD(out, push_other); break;
-    case SCRIPT_RESERVE: ADD(out, reserve_other); break;
-    case SCRIPT_END: ADD(out, end_other); break;
+    case SCRIPT_PUSH: ADD(out, push_slow); break;
+    case SCRIPT_RESERVE: ADD(out, reserve_slow); break;
+    case SCRIPT_END: ADD(out, end_slow); break;
     case SCRIPT_CHANGE: ADD(out, change); break;
     case SCRIPT_GET: ADD(out, get); break;
     case SCRIPT_LIST: ADD(out, list); break;

@@ -630,11 +630,13 @@ def test_numbers_grow_even_if_redis_forgot_them(queue):
 
 def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
     seqs = [queue.push(waits=(0, 0)).seq for _ in range(9)]
+    later = queue.push(due=queue.now() + HOUR, id="kept").seq
     queue.redis.call("CONFIG", "SET", "maxmemory", 1)
     try:
-        with pytest.raises(RedisError, match="OOM"):
-            queue.push("new topic")
-        assert len(valid(queue)) == 9 and queue.topic("new topic") is None
+        for words in ({"topic": "new topic"}, {"id": "kept", "exists": "p"}):
+            with pytest.raises(RedisError, match="OOM"):
+                queue.push(**words)
+        assert len(valid(queue)) == 10 and queue.topic("new topic") is None
         queue.promote()
         queue.beat(), queue.forget(b"daemon-9")
         taken = queue.reserve("t", most=3, options="b").jobs + queue.reserve("t", most=2).jobs
@@ -646,6 +648,15 @@ def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
         assert queue.finish(seqs[3]).err == "ok"
         assert queue.delete(seqs[5]).err == "ok"
         assert queue.sweep("c", "t", READY, 2)[0].count == 2
+        assert queue.change("v", seqs[8]).err == queue.change("b", seqs[8]).err == "ok"
+        assert queue.sweep("k", "t", BURIED, 2)[0].count == 1
+        for what in "pu":
+            assert queue.ask("topic", what, "t", queue.now() + HOUR, 0, "").err == "ok"
+        assert queue.reserve("t").jobs
+        assert queue.change("s", later, due=queue.now() + 2 * HOUR).err == "ok"
+        with pytest.raises(RedisError, match="OOM"):
+            queue.change("s", later, new=b"another")
+        assert queue.get(later).jobs[0].content == b"body"
     finally:
         queue.redis.call("CONFIG", "SET", "maxmemory", "0")
 

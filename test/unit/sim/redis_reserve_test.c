@@ -1,6 +1,6 @@
 /*
  * Reserve has a short way for the common case and a long one for all others (scripts/reserve.lua,
- * reserve_other.lua): on a simulated Redis, whatever is there, both give the same answer and leave
+ * reserve_slow.lua): on a simulated Redis, whatever is there, both give the same answer and leave
  * the same behind. And what comes late, or finds nothing, costs no more than it must.
  */
 #include "redis_scripts_bed.h"

@@ -23,9 +23,9 @@ local what, options = ARGV[2], ARGV[6]
 local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
 local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local first = answered()
-if first then
-    local was = sub(first, 33)
+local stored = stored_answer()
+if stored then
+    local was = sub(stored, 33)
     if what == 'v' and was ~= '' then
         local front = ''
         if sub(was, 1, 1) == 'n' then
@@ -35,13 +35,13 @@ if first then
         local job = fetch(sub(was, 1, 8))
         -- Removes the length of the content (2 bytes): the content itself follows.
         if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
-        was = front .. (job and shown_properties(job) .. was .. content_of(job) or was)
+        was = front .. (job and properties_prefix(job) .. was .. content_of(job) or was)
     end
-    return { sub(first, 1, 32), was }
+    return { sub(stored, 1, 32), was }
 end
 local job, now = find(ARGV[3], ARGV[4]), clock()
 if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
-local state, err = shown(job, now), OK
+local state, err = visible_state(job, now), OK
 if what == 'l' or what == 't' or what == 'b' then
     err = check_lease(job, lease)
 elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and state ~= BURIED) or
@@ -51,7 +51,7 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
 end
 if err ~= OK then return { header(err, state, 0, 0, now, 0, job.seq) } end
 
-if what ~= 's' then even_if_full() end
+if what ~= 's' then even_if_full() end -- it begins with a write of its own
 
 local function count(letter)
     call('HINCRBY', hash, letter .. job.topic, 1)
@@ -66,12 +66,12 @@ local function note()
 end
 
 local function reserve()
-    local last, pushed, partitions, wake = state_of_all()
+    local last, pushed, partitions, promote_at = state_of_all()
     unlink(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
     job.lease = number_after(last, partitions, now)
-    call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
-    job.till, job.reserves = after(now, job.ttr), up(job.reserves)
+    call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, promote_at))
+    job.till, job.reserves = time_after(now, job.ttr), increment(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
         call('ZADD', order, 0, 'd' .. job.holder) -- reap_dead.lua may have removed it meanwhile
@@ -88,10 +88,10 @@ local function release()
         if not due then return link(job, WAITING, now) end
     end
     if options ~= 'x' then
-        job.releases = up(job.releases)
+        job.releases = increment(job.releases)
         count('#l')
         if due then
-            if options ~= 'u' then job.failures = up(job.failures) end
+            if options ~= 'u' then job.failures = increment(job.failures) end
             due = math.max(due, now)
             -- One that was reserved by its name, and never tried, keeps its due time.
             if options ~= 'u' or job.due < due then job.due = due end
@@ -103,22 +103,27 @@ local function release()
     return fail(job, now)
 end
 
-local function reschedule()
-    unlink(job)
-    job.due, job.priority = due or job.due, priority or job.priority
-    if ARGV[10] ~= '' then
-        local record, apart = record_of(job, #job.topic, ARGV[10],
-            sub(job.record, job.content_at - job.names_len, job.content_at - 1), ARGV[11])
-        call('HSET', bucket_of(job.name), job.name, record)
-        if apart then
-            call('HSET', bucket_of(job.name), '*' .. job.name, apart)
-        elseif is_apart(job) then
-            call('HDEL', bucket_of(job.name), '*' .. job.name)
-        end
-        local new = read(job.name, record)
-        job.record, job.form, job.id_at = record, new.form, new.id_at
-        job.waits_at, job.content_at = new.waits_at, new.content_at
+-- The first write of its script, since it needs memory: see even_if_full().
+local function replace_content(new_due, new_priority)
+    local changed = setmetatable({ due = new_due, priority = new_priority }, { __index = job })
+    local record, apart = record_of(changed, #job.topic, ARGV[10],
+        sub(job.record, job.content_at - job.names_len, job.content_at - 1), ARGV[11])
+    call('HSET', bucket_of(job.name), job.name, record)
+    if apart then
+        call('HSET', bucket_of(job.name), '*' .. job.name, apart)
+    elseif is_apart(job) then
+        call('HDEL', bucket_of(job.name), '*' .. job.name)
     end
+    local new = read(job.name, record)
+    job.record, job.form, job.id_at = record, new.form, new.id_at
+    job.waits_at, job.content_at = new.waits_at, new.content_at
+end
+
+local function reschedule()
+    local new_due, new_priority = due or job.due, priority or job.priority
+    if ARGV[10] ~= '' then replace_content(new_due, new_priority) end
+    unlink(job) -- by its old due time and priority
+    job.due, job.priority = new_due, new_priority
     link(job, WAITING, now)
 end
 
@@ -128,9 +133,9 @@ elseif what == 'l' then
     note()
     release()
 elseif what == 't' then
-    job.till = after(now, ttr or job.ttr) -- in its set, only the score changes
+    job.till = time_after(now, ttr or job.ttr) -- in its set, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
-    keep_head(job)
+    store_head(job)
     notify_due(job.till)
 elseif what == 'b' then
     note()
@@ -140,15 +145,16 @@ elseif what == 'b' then
 elseif what == 'k' then
     kick(job, now)
 elseif what == 'r' then
-    run(job, now)
+    make_due(job, now)
 else
     reschedule()
 end
 if what == 's' and ARGV[10] ~= '' then
-    enter_job(job, now)
+    journal_job(job, now)
 else
-    enter_move(job, job.state, job.flags, now)
+    journal_change(job, job.state, job.flags, now)
 end
-local parts = keep(shown_job(job), header(OK, shown(job, now), 0, 1, now, 0, job.seq))
-if what == 'v' then parts[2] = whole_job(job) end
+local parts = store_answer(job_without_content(job),
+    header(OK, visible_state(job, now), 0, 1, now, 0, job.seq))
+if what == 'v' then parts[2] = job_with_content(job) end
 return parts

@@ -18,9 +18,9 @@ local function clock_of(request)
 end
 
 -- True: the request is executed for the first time, and was not given up. False if it is marked as a
--- repetition, or is late and was executed or given up: answered() handles these.
+-- repetition, or is late and was executed or given up: stored_answer() handles these.
 local function is_first(hash, request)
     if string.byte(request) ~= 48 then return false end
-    local kept = unsure and redis.call('HGET', hash, string.sub(request, 2, 12))
-    return not kept or struct.unpack('<I8', kept) < struct.unpack('<I8', request, 13)
+    local stored = unsure and redis.call('HGET', hash, string.sub(request, 2, 12))
+    return not stored or struct.unpack('<I8', stored) < struct.unpack('<I8', request, 13)
 end

@@ -34,7 +34,7 @@
 --   jobs, after all writes for the first one.
 -- - Half of the time of a script is spent in Lua itself. Concatenating strings is faster than using
 --   tables. push, reserve and end have a fast path; all functions that it does not need are defined
---   inside the function other(), which handles the other cases, one request at a time, with that
+--   inside the function slow_path(), which handles the other cases, one request at a time, with that
 --   request's KEYS and ARGV.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local call, sub, char, byte = redis.call, string.sub, string.char, string.byte
@@ -80,12 +80,12 @@ end
 -- nil. It looks only if the request is marked as repeated, or is late: then its repetition may have
 -- come first, on another connection. Raises an error if the place has the answer of a later
 -- request: the daemon has given this one up.
-local function answered()
+local function stored_answer()
     if not again then clock() end
-    local kept = (again or unsure) and call('HGET', hash, slot)
-    if not kept then return nil end
-    if unpack_bytes('<I8', kept) > unpack_bytes('<I8', request) then error(OVER) end
-    return sub(kept, 1, 8) == request and sub(kept, 9) or nil
+    local stored = (again or unsure) and call('HGET', hash, slot)
+    if not stored then return nil end
+    if unpack_bytes('<I8', stored) > unpack_bytes('<I8', request) then error(OVER) end
+    return sub(stored, 1, 8) == request and sub(stored, 9) or nil
 end
 
 -- A Redis that has reached maxmemory refuses the first write of a script if that command may need
@@ -108,9 +108,9 @@ local function number_after(last, partitions, now)
 end
 
 -- The creation time of a job that is sorted by arrival: not before that of the previous job (number
--- `last`), even if the clock went back a little in between. It is ahead of the clock by AHEAD_MOST
+-- `last`), even if the clock went back a little in between. It is ahead of the clock by AHEAD_MAX
 -- at most.
-local AHEAD_MOST = 50000
+local AHEAD_MAX = 50000
 local function arrival_after(last, now)
-    return math.max(now, math.min(last, now + AHEAD_MOST))
+    return math.max(now, math.min(last, now + AHEAD_MAX))
 end

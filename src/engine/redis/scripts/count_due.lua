@@ -10,8 +10,8 @@ local counts = {}
 for i = 1, #ARGV[4] / 8 do times[i], counts[i] = sub(ARGV[4], 8 * i - 7, 8 * i), 0 end
 local names = call('ZRANGEBYLEX', order, ARGV[2] == '' and '[t' or '(t' .. ARGV[2], '(u', 'LIMIT', 0,
     most + 1)
-local looked = math.min(#names, most)
-for n = 1, looked do
+local checked = math.min(#names, most)
+for n = 1, checked do
     local name = sub(names[n], 2)
     local key = 'w' .. char(#name) .. name
     -- The last time first: a topic with nothing due by then has nothing due before.
@@ -24,6 +24,6 @@ end
 for i = 1, #counts do counts[i] = pack('<I8', counts[i]) end
 return {
     header(OK, 0, #names > most and MORE or 0, 0, now, 0, 0),
-    looked > 0 and sub(names[looked], 2) or '',
+    checked > 0 and sub(names[checked], 2) or '',
     table.concat(counts),
 }

@@ -14,8 +14,8 @@
 -- before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such answers.
 --
 -- This file is the fast path: reserved jobs, without entries for the journal. It takes adjacent
--- requests for one partition together. All other requests are handled one by one by other(), which
--- is end_other.lua.
+-- requests for one partition together. All other requests are handled one by one by slow_path(), which
+-- is end_slow.lua.
 -- Cost: for k jobs that go together O(k log n), with one read and one write for each bucket that
 -- holds some of them.
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
@@ -27,17 +27,17 @@ local answers, answered, journal = { '' }, 0, nil
 local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic }
 while answered < count do
     local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
-    local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
+    local hash, batch_size, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
     repeat
         local id = ARGV[at + 3]
-        alike = alike + 1
-        names[alike] = ARGV[at + 4]
+        batch_size = batch_size + 1
+        names[batch_size] = ARGV[at + 4]
         if id ~= '' then
             ids, by_id = ids or {}, by_id or {}
-            by_id[#ids + 1], ids[#ids + 1] = alike, 'i' .. id
+            by_id[#ids + 1], ids[#ids + 1] = batch_size, 'i' .. id
         end
         at = at + PER_JOB
-    until journal or answered + alike >= count or KEYS[keys + alike * keys_each + 1] ~= hash
+    until journal or answered + batch_size >= count or KEYS[keys + batch_size * keys_each + 1] ~= hash
     local n, found = ids and #ids or 0, nil
     if ids or last then
         ids = ids or {}
@@ -53,14 +53,14 @@ while answered < count do
         clock_of(ARGV[base + 1]) -- a late request must not end the next job of that id
     end
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, the journal was given up
-    if journal then alike = 1 end -- its entries are written in end_other.lua
-    if alike > 1 then seen = {} end
+    if journal then batch_size = 1 end -- its entries are written in end_slow.lua
+    if batch_size > 1 then seen = {} end
     -- Reads records and heads, of adjacent jobs in the same bucket at once.
     local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
     local jobs, from = nil, 1
-    while from <= alike do
+    while from <= batch_size do
         local bucket, wanted, upto = byte(names[from], 6), { names[from], '+' .. names[from] }, from
-        while upto < alike and byte(names[upto + 1], 6) == bucket do
+        while upto < batch_size and byte(names[upto + 1], 6) == bucket do
             upto = upto + 1
             wanted[#wanted + 1], wanted[#wanted + 2] = names[upto], '+' .. names[upto]
         end
@@ -74,9 +74,9 @@ while answered < count do
     end
     local done, places, held, gone, gone_ids = 0, { '' }, nil, {}, nil
     local fields, sums, sets = { 'g', '', '' }, { 0, 0, 0 }, { '', '', '', '', '', '', '', '' }
-    local sum_of = nil -- field -> its index in `fields`, if there are several jobs
+    local index_of = nil -- field -> its index in `fields`, if there are several jobs
     at = base
-    while done < alike do
+    while done < batch_size do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
         if not record or not head or journal or seen and seen[name] or
             not is_first(hash, ARGV[at + 1]) or
@@ -96,7 +96,7 @@ while answered < count do
         elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
-        -- As in shown_job().
+        -- As in job_without_content().
         local behind = topic_at + topic_len + id_len + 8 * retries
         local job = name .. head .. sub(record, 1, behind - 1)
         if not long then job = job .. struct.pack('<H', #record - behind + 1) end
@@ -129,11 +129,11 @@ while answered < count do
         if done == 1 then
             fields[2], fields[3], sums[2], sums[3] = reserved_now, ended, -1, 1
         else
-            sum_of = sum_of or { [fields[2]] = 2, [fields[3]] = 3 }
-            local h, e = sum_of[reserved_now] or #fields + 1, nil
-            fields[h], sums[h], sum_of[reserved_now] = reserved_now, (sums[h] or 0) - 1, h
-            e = sum_of[ended] or #fields + 1
-            fields[e], sums[e], sum_of[ended] = ended, (sums[e] or 0) + 1, e
+            index_of = index_of or { [fields[2]] = 2, [fields[3]] = 3 }
+            local h, e = index_of[reserved_now] or #fields + 1, nil
+            fields[h], sums[h], index_of[reserved_now] = reserved_now, (sums[h] or 0) - 1, h
+            e = index_of[ended] or #fields + 1
+            fields[e], sums[e], index_of[ended] = ended, (sums[e] or 0) + 1, e
         end
         if seen then seen[name] = true end
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)
@@ -160,7 +160,7 @@ while answered < count do
         call('HSET', hash, unpack(sets, 1, n))
     else
         done = 1
-        answers[answered + 1] = other(keys, base, PER_JOB)
+        answers[answered + 1] = slow_path(keys, base, PER_JOB)
     end
     answered = answered + done
 end

@@ -7,4 +7,7 @@
 local now, job = clock(), find(ARGV[3], ARGV[4])
 if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
 local notes = may_have_notes(job) and call('HGET', bucket_of(job.name), '~' .. job.name)
-return { header(OK, shown(job, now), 0, 1, now, 0, job.seq), in_front('a', notes or '') .. whole_job(job) }
+return {
+    header(OK, visible_state(job, now), 0, 1, now, 0, job.seq),
+    answer_prefix('a', notes or '') .. job_with_content(job),
+}

@@ -1,7 +1,7 @@
 -- A daemon's heartbeat, sent once a second to partition 0, for all partitions. It stores the
 -- daemon's state and the time, and publishes them: a change of state to all daemons; else only to
--- the next daemon, in order of arrival, that is not silent and has a subscriber. A daemon that
--- misses such a notice asks for the list ('l'); silent daemons are then published to all.
+-- the next daemon, in order of arrival, that is not silent and has a subscriber. If that daemon
+-- misses such notices, it requests the list ('l'), which publishes silent daemons to all.
 --
 -- Fields of the hash: 'r' the names of all daemons, in order of arrival; 'h' and a name: state (1
 -- byte: 'y' it serves, 'n' it lives but cannot serve now, 's' it is silent), time of its last
@@ -54,7 +54,7 @@ local function notify_next()
     return false
 end
 
-local function look()
+local function list_daemons()
     local records, fresh_us, all = {}, tonumber(ARGV[5]), names
     for from = 1, #all, 8 * AT_ONCE do
         local fields = {}
@@ -86,8 +86,8 @@ local function look()
 end
 
 local function is_behind()
-    local journal, told = found[6], found[7]
-    if told and unpack_bytes('<I8', told) > now then return true end
+    local journal, reported = found[6], found[7]
+    if reported and unpack_bytes('<I8', reported) > now then return true end
     if not journal or byte(journal, 33) ~= 114 then return false end -- 114: r
     local bytes, taken, most = unpack_bytes('<I8I8I8', journal, 9)
     local since, span = unpack_bytes('<I8I8', journal, 34)
@@ -105,7 +105,7 @@ else
     local same = before and sub(before, 1, 1) == how
     if not (same and notify_next()) then publish('b' .. how .. daemon) end
 end
-if string.find(ARGV[4], 'l', 1, true) then records = look() end
+if string.find(ARGV[4], 'l', 1, true) then records = list_daemons() end
 if names ~= listed then call('HSET', hash, 'r', names) end
 local policy = nil
 if string.find(ARGV[4], 'm', 1, true) then

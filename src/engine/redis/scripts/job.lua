@@ -26,11 +26,11 @@ local function is_bound(job)
     return job.flags % 2 == BOUND
 end
 
-local function up(count) -- saturates
+local function increment(count) -- saturates
     return count < 65535 and count + 1 or count
 end
 
-local function after(now, span)
+local function time_after(now, span)
     return now + span < FOREVER and now + span or FOREVER
 end
 
@@ -43,8 +43,8 @@ end
 
 -- Something is due at that time: notifies the daemon that runs the timer, if its next call is later.
 local function notify_due(at)
-    local last, pushed, partitions, wake = state_of_all()
-    if at < wake then
+    local last, pushed, partitions, promote_at = state_of_all()
+    if at < promote_at then
         call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, at))
         publish(string.format('w%.0f %.0f', last % partitions, at))
     end
@@ -93,7 +93,7 @@ local function link(job, state, now)
         link_delayed(job)
         notify_due(job.due)
     end
-    keep_head(job)
+    store_head(job)
 end
 
 -- Deletes the unlinked job.
@@ -111,7 +111,7 @@ local function drop(job)
 end
 
 -- A job of the topic was lost with its bucket: removes its place, and counts it as deleted.
-local function forget_lost(topic, set, member)
+local function drop_lost_job(topic, set, member)
     call('ZREM', set, member)
     if set == reserved then call('HINCRBY', hash, '#h' .. topic, -1) end
     call('HINCRBY', hash, 'g', 1)
@@ -120,14 +120,14 @@ end
 
 local function bury(job, now)
     unlink(job)
-    job.buries = up(job.buries)
+    job.buries = increment(job.buries)
     call('HINCRBY', hash, '#b' .. job.topic, 1)
     link(job, BURIED, now)
 end
 
 -- A reserved job's attempt failed: it waits by its schedule, or is buried when that is used up.
 local function fail(job, now)
-    job.failures = up(job.failures)
+    job.failures = increment(job.failures)
     if job.retries > 0 and job.failures > job.retries then
         return bury(job, now)
     end
@@ -136,27 +136,27 @@ local function fail(job, now)
     if job.retries > 0 then
         wait = unpack_bytes('<I8', job.record, job.waits_at + 8 * (job.failures - 1))
     end
-    job.due = after(now, wait)
+    job.due = time_after(now, wait)
     link(job, WAITING, now)
 end
 
-local function run(job, now)
+local function make_due(job, now)
     unlink(job)
     job.due = now
     link(job, WAITING, now)
 end
 
 local function kick(job, now)
-    job.kicks = up(job.kicks)
+    job.kicks = increment(job.kicks)
     call('HINCRBY', hash, '#k' .. job.topic, 1)
     if job.state == BURIED then
         job.failures = 0 -- the schedule starts again, else the next failure would bury it
     end
-    run(job, now)
+    make_due(job, now)
 end
 
 -- The state that clients see: a waiting job is delayed (1) until its due time, then ready (2).
-local function shown(job, now)
+local function visible_state(job, now)
     return job.state == WAITING and job.due <= now and 2 or job.state
 end
 
@@ -169,7 +169,7 @@ local function find(id, name)
 end
 
 -- Stores the answer, in case the request is repeated, and returns it.
-local function keep(rest, answer)
+local function store_answer(rest, answer)
     call('HSET', hash, slot, request .. answer .. rest)
     return { answer, rest }
 end

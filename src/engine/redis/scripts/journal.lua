@@ -21,7 +21,7 @@
 -- journal that was given up.
 local DROPPED = 1000 -- entries of a given up journal removed in one call
 local HEAD = 25
-local LOOK_AT = 8 -- entries read at once: each may have a body
+local READ_AT_ONCE = 8 -- entries read at once: each may have a body
 local ANSWER_BYTES = 262144 -- when the entries have so many, no more are added
 local now, what = clock(), ARGV[2]
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
@@ -56,12 +56,12 @@ if not field then return { header(OK, 0, 0, 0, now, 0, 0), '' } end
 local from, below, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local known = ARGV[6]
 local last, bytes = unpack_bytes('<I8I8', field)
-local function give_up()
+local function remove_entries()
     local first = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', DROPPED, 1)[1]
     call('ZREMRANGEBYLEX', order, '[j', first and '(' .. sub(first, 1, 9) or '(k')
     return { header(OK, 2, first and MORE or 0, 0, now, 0, last), field }
 end
-if sub(field, 33) == 'x' then return give_up() end
+if sub(field, 33) == 'x' then return remove_entries() end
 local function entry_at(number)
     return call('ZRANGEBYLEX', order, '[j' .. pack('>I8', number),
         '(j' .. pack('>I8', number + 1), 'LIMIT', 0, 1)[1]
@@ -88,7 +88,7 @@ if late and byte(field, 33) == 100 then -- 100: d
     field = sub(field, 1, 32) .. 'x'
     call('HSET', hash, 'j', field)
     call('HDEL', hash, 'jr') -- jobs that end from now on leave no members
-    return give_up()
+    return remove_entries()
 end
 local refuses = byte(field, 33) == 114 and (late or bytes - taken >= limit) -- 114: r
 local state = refuses and 3 or 1
@@ -103,8 +103,8 @@ end
 local entries, count, size, next_one, more = {}, 0, 0, from, true
 while more and count < most and size < ANSWER_BYTES do
     local some = call('ZRANGEBYLEX', order, next_one > 0 and '[j' .. pack('>I8', next_one) or '[j',
-        '(k', 'LIMIT', 0, LOOK_AT)
-    more = #some == LOOK_AT
+        '(k', 'LIMIT', 0, READ_AT_ONCE)
+    more = #some == READ_AT_ONCE
     for i = 1, #some do
         if count == most or size >= ANSWER_BYTES then
             more = true

@@ -31,7 +31,9 @@ if not has_none() then more, from = walk(function(name, _, score)
     if #parts - 2 == most then return false end
     if is_shown(name, score) then return true end -- skipped without reading it: a whole slice may be
     local job = fetch(name)
-    if job then parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job) end
+    if job then
+        parts[#parts + 1] = ARGV[2] == 'p' and job_with_content(job) or job_without_content(job)
+    end
     return true
 end, backwards) end
 local count = #parts - 2

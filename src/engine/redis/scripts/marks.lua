@@ -3,7 +3,7 @@
 -- 2 if more daemons wait than are named, 3 both; then 16 bytes for each waiting daemon, in order of
 -- arrival: its name, and the number of the request that left the mark. Only one daemon can get a job,
 -- so one is notified; if it needs no job, it requests that the next one is notified
--- (reserve_other.lua, option p). Follows clock.lua in the script's text; notify.lua has the other
+-- (reserve_slow.lua, option p). Follows clock.lua in the script's text; notify.lua has the other
 -- functions for marks.
 local MARKS = 64 -- daemons named in a mark, at most
 local sub = string.sub
@@ -12,7 +12,7 @@ local sub = string.sub
 local PUBLISH = redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH'
 
 -- Stores what is left of a mark, and returns it; nil: nothing is left.
-local function keep_mark(hash, topic, flags, named)
+local function store_mark(hash, topic, flags, named)
     if flags == 0 and named == '' then
         redis.call('HDEL', hash, '#w' .. topic)
         return nil
@@ -23,7 +23,7 @@ local function keep_mark(hash, topic, flags, named)
 end
 
 -- The end of the topic's notices: partition and topic. `state`: the partition's field `p`.
-local function which(topic, state)
+local function notice_suffix(topic, state)
     local last, _, partitions = struct.unpack('<I8I8I8', state)
     return string.format('%.0f ', last % partitions) .. topic
 end
@@ -33,7 +33,7 @@ end
 local function notify_marked(hash, topic, mark)
     local flags, from, notified = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
-    local channel, words = found[1], which(topic, found[2])
+    local channel, words = found[1], notice_suffix(topic, found[2])
     while from <= #mark and not notified do
         local own = channel .. ':' .. sub(mark, from, from + 7)
         local alone = flags < 2 and from + 16 > #mark
@@ -49,7 +49,7 @@ local function notify_marked(hash, topic, mark)
         redis.pcall(PUBLISH, channel, 'h' .. words)
         flags = flags - 1
     end
-    return keep_mark(hash, topic, flags, sub(mark, from))
+    return store_mark(hash, topic, flags, sub(mark, from))
 end
 
 -- Returns the mark with this daemon added (`number`: of its request), and whether others wait as well.

@@ -8,7 +8,9 @@ end
 
 -- Notifies all daemons that wait for the topic, or cache its state: they must query it again.
 local function notify_all(topic)
-    if call('HDEL', hash, '#w' .. topic) == 1 then publish('r' .. which(topic, call('HGET', hash, 'p'))) end
+    if call('HDEL', hash, '#w' .. topic) == 1 then
+        publish('r' .. notice_suffix(topic, call('HGET', hash, 'p')))
+    end
 end
 
 -- This daemon was notified of a ready job, and needs none: notifies the next one.
@@ -25,15 +27,15 @@ local function pass_on(topic, mark)
 end
 
 -- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
--- first one is this daemon, with a mark of an earlier request than this one: it receives the job's topic
--- in the answer, without a notice. A mark of a later request means that the caller has given this one up.
+-- first one is this daemon, by a mark of an earlier request: then the answer names the topic, and no
+-- notice is published. A mark of a later request means that the daemon has given this request up.
 local function notify_promoted(topic, jobs)
     local mark, ours = call('HGET', hash, '#w' .. topic), false
     while mark and jobs > 0 do
         local flags = string.byte(mark) - 48
         if not ours and flags % 2 == 0 and sub(mark, 2, 9) == sub(slot, 2, 9) and
             unpack_bytes('<I8', mark, 10) < unpack_bytes('<I8', request) then
-            ours, mark = true, keep_mark(hash, topic, flags, sub(mark, 18))
+            ours, mark = true, store_mark(hash, topic, flags, sub(mark, 18))
         else
             mark = notify_marked(hash, topic, mark)
         end

@@ -35,15 +35,15 @@ local function make_buckets()
 end
 
 -- All four keys are checked before anything is written.
-local found, stray = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
-if found.err then stray = hash end
+local found, wrong_type_key = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
+if found.err then wrong_type_key = hash end
 
--- Keeps out daemons of older layouts, whether they start now or still run. One that starts reads the
--- number of partitions, and a layout that it does not know, and so refuses the queue. Scripts of one
--- that still runs fail before they write: `s` has fewer numbers than they read, `l` is not a time,
--- which their promote.lua needs, the first daemon that their reap_dead.lua reads has no time (`d`:
--- otherwise they would consider all present daemons dead), and the buckets have other names.
-local function turn_away(of)
+-- Makes daemons of older layouts fail before they write. One that starts finds the number of
+-- partitions, and a layout that it does not know, and refuses the queue. Scripts of one that still
+-- runs fail: `s` has fewer numbers than they read; `l` is not a time, which their promote.lua needs;
+-- the first daemon that their reap_dead.lua reads (`d`) has no time, else they would remove all
+-- daemons as dead; and the buckets have other names.
+local function block_older_daemons(of)
     redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
     call('HSET', hash, 'd', '')
@@ -60,19 +60,19 @@ end
 -- cannot read a number of seven bytes, either. Delayed jobs are moved to their topics' places step by
 -- step, by promote.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
-    local last, pushed, of, wake =
+    local last, pushed, of, promote_at =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
     if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
-    local was = sub(hash, 1, -2) .. 'r'
+    local old_key = sub(hash, 1, -2) .. 'r'
     make_buckets() -- fails, with nothing done, while the slot is being moved to another node
-    if call('EXISTS', was) == 1 and call('EXISTS', reserved) == 0 then
-        call('RENAME', was, reserved)
+    if call('EXISTS', old_key) == 1 and call('EXISTS', reserved) == 0 then
+        call('RENAME', old_key, reserved)
     end
-    found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
+    found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, promote_at), ARGV[5]
     call('HDEL', hash, 'm') -- layout 2's list of daemons: now each has a record
     call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
-    turn_away(of)
+    block_older_daemons(of)
 end
 -- In layout 3 only the names of buckets differ. New records may have a form that it did not have
 -- (COMPACT); existing ones are not changed.
@@ -80,21 +80,21 @@ if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
     if of ~= partitions then return { header(INVALID, 0, 0, of, held, 0, 3) } end
     if importing then error(MISSING) end
-    local was, there = sub(hash, 1, -2) .. 'b', {}
+    local old_key, there = sub(hash, 1, -2) .. 'b', {}
     for i = 1, BUCKETS do -- one fails, with nothing done, while the slot is being moved
-        there[i] = call('EXISTS', was .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
+        there[i] = call('EXISTS', old_key .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
     end
     for i = 1, BUCKETS do
-        if there[i] then call('RENAME', was .. (i - 1), names[i]) end
+        if there[i] then call('RENAME', old_key .. (i - 1), names[i]) end
     end
     local moved_upto = call('HGET', hash, 'l')
     call('HSET', hash, 'p', older, unpack(moved_upto and { 'k', moved_upto } or {}))
-    turn_away(of)
+    block_older_daemons(of)
     found[2] = ARGV[5]
 end
 for i = 2, 4 do
     local score = redis.pcall('ZSCORE', KEYS[i], filler)
-    if type(score) == 'table' then stray = stray or KEYS[i] end
+    if type(score) == 'table' then wrong_type_key = wrong_type_key or KEYS[i] end
     if not score then flags = LOST end
 end
 -- How many buckets exist; nil: unknown, as some have already moved to another node with their slot.
@@ -104,21 +104,21 @@ for i = 1, BUCKETS do
     if has == 0 or has == 1 then
         there = there and there + has
     elseif string.find(has.err, 'WRONGTYPE', 1, true) then
-        stray = stray or names[i]
+        wrong_type_key = wrong_type_key or names[i]
     else
         there = nil
     end
 end
 local lost = there and there < BUCKETS and not importing
-if stray then return { header(INVALID, 0, 0, 0, held, 0, 0), stray } end
+if wrong_type_key then return { header(INVALID, 0, 0, 0, held, 0, 0), wrong_type_key } end
 
--- The same reading as clock()'s: a later one would set a new queue's clock back by the difference.
+-- The value that clock() has read: a later one would set a new queue's clock back by the difference.
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
--- Numbers and leases that Redis has lost are not given again: each of them is less than SKIPPED
--- above the last saved one, or not ahead of the clock, or was seen by a daemon. How many numbers are
--- skipped differs between histories of writes (`run`), so that two which continue from the same
--- number do not give the same ones.
+-- After a restart Redis may have lost the last numbers and leases that were given. They are not
+-- given again: each lost one is at most SKIPPED above the last saved one, or not ahead of the clock,
+-- or was seen by a daemon. How many numbers are skipped differs between histories of writes (`run`),
+-- so that two which continue from the same number do not give the same ones.
 local SKIPPED = 30000000
 local function info_of(section, field)
     local info = redis.pcall('INFO', section)
@@ -136,7 +136,7 @@ end
 
 -- In layout 3 the journal's field lacked the time of the oldest change that is not taken, and how
 -- old that may become. The former is set to now, until some entries are taken (journal.lua).
-local function lengthen_journal()
+local function upgrade_journal_field()
     local field = call('HGET', hash, 'j')
     if not field or #field >= 49 or sub(field, 33) == 'x' then return end
     local _, bytes, taken = unpack_bytes('<I8I8I8', field)
@@ -172,7 +172,7 @@ end
 
 if not found[1] then
     if importing then error(MISSING) end
-    -- The clock continues from the daemon's, by whose bounds clock_of() has set `held`.
+    -- The new clock starts at `held`, so that it continues the one that the daemon knows.
     ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
     -- Redis' compact encodings, which are slower. The first number is near the time: number_after().
@@ -180,7 +180,7 @@ if not found[1] then
     make_buckets()
     call('HSET', hash, filler, filler, 'p', found[1], 'c', ARGV[4],
         'o', string.format('%.0f', ahead), 'n', set, 'y', run)
-    turn_away(partitions)
+    block_older_daemons(partitions)
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
@@ -216,7 +216,7 @@ if seen > last then
     call('HSET', hash, 'p', pack('<I8', first_after(seen)) .. sub(found[1], 9))
 end
 call('ZADD', order, 0, 'd' .. daemon)
-lengthen_journal()
+upgrade_journal_field()
 if ARGV[9] ~= '' then begin_journal() end
 -- A daemon that is being removed is unknown, too: some of its answers are already deleted.
 local since = call('HGET', hash, 'd' .. daemon)

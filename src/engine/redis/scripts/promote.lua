@@ -14,7 +14,8 @@
 -- Cost: O(k log n) for k jobs and leases; at most TOPICS topics and LEASES leases in one call.
 local TOPICS = 50 -- served by one call
 local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as ten jobs or more
-local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, read in a call; until the next call
+local PLACES_MOVED, PLACES_READ = 60, 300 -- places of layout 2, in one call
+local PAUSE_US = 2000 -- until the next call, while such places are left
 local most, now = tonumber(ARGV[2]), clock()
 local found = call('HMGET', hash, 'p', 'k', 'q')
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -27,7 +28,7 @@ local function is_old(member)
     return string.byte(member) > 0
 end
 
-local away = false -- some buckets are being moved with their slot: their jobs are handled later
+local bucket_missing = false -- some are being moved with their slot: their jobs are handled later
 
 -- A bucket that has moved is no error here: the script would end with half of its writes done.
 local function move_old(places)
@@ -38,24 +39,24 @@ local function move_old(places)
             if job.state == WAITING then link_delayed(job) end
             moved[#moved + 1] = places[i]
         elseif job == nil then
-            forget_lost(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
+            drop_lost_job(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
         end
-        away = away or job == false
+        bucket_missing = bucket_missing or job == false
     end
     if #moved > 0 then call('ZREM', delayed, unpack(moved)) end
 end
 
 local function move_last_old(upto)
-    local members = call('ZREVRANGEBYSCORE', delayed, upto, '0', 'WITHSCORES', 'LIMIT', 0, LOOK_AT)
+    local members = call('ZREVRANGEBYSCORE', delayed, upto, '0', 'WITHSCORES', 'LIMIT', 0, PLACES_READ)
     local places, at = {}, 1
-    while at < #members and #places < OLD do
+    while at < #members and #places < PLACES_MOVED do
         local old = is_old(members[at])
         if old and members[at + 1] ~= 'inf' then places[#places + 1] = members[at] end
         upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
     move_old(places)
-    if away then return true end -- the next call begins with the same places
-    local done = at > #members and #members < 2 * LOOK_AT
+    if bucket_missing then return true end -- the next call begins with the same places
+    local done = at > #members and #members < 2 * PLACES_READ
     if done then
         call('HDEL', hash, 'k')
     else
@@ -71,8 +72,8 @@ local function due_topics()
     if #topics <= TOPICS then return topics end
     local count, half = call('ZCOUNT', delayed, '-inf', now), TOPICS / 2
     local from = math.max(half, math.min(tonumber(found[3] or 0), count - half))
-    local round = call('ZRANGE', delayed, from, from + half - 1)
-    for i = 1, half do topics[half + i] = round[i] end
+    local rotation = call('ZRANGE', delayed, from, from + half - 1)
+    for i = 1, half do topics[half + i] = rotation[i] end
     topics[TOPICS + 1] = nil
     return topics, from + half < count and from or 0
 end
@@ -85,7 +86,7 @@ end
 
 -- Makes up to `share` of the topic's due jobs ready; they are side by side, by due time. Returns
 -- true if the topic has no more.
-local function serve(topic, share)
+local function promote_topic(topic, share)
     local key, due_at = char(#topic) .. topic, #topic + 3
     local first, past = '[w' .. key, '(w' .. key .. '\255'
     local behind = 'w' .. key .. pack('>I8', now + 1)
@@ -126,7 +127,7 @@ local places, done = {}, 0
 for i = #due, 1, -1 do -- unused steps pass to the next topic; the longest due come last
     if is_old(due[i]) then
         places[#places + 1] = due[i]
-    elseif serve(sub(due[i], 2), math.ceil(left / i)) then
+    elseif promote_topic(sub(due[i], 2), math.ceil(left / i)) then
         done = done + 1
     end
 end
@@ -146,14 +147,14 @@ local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, leases)
 for i = 1, #ended do
     local job = try_fetch(sub(ended[i], -8))
     if job == false then
-        away = true
+        bucket_missing = true
     elseif job and job.state == RESERVED then
-        job.timeouts = up(job.timeouts)
+        job.timeouts = increment(job.timeouts)
         call('HINCRBY', hash, '#t' .. job.topic, 1)
         fail(job, now)
-        enter_move(job, job.state, job.flags, now)
+        journal_change(job, job.state, job.flags, now)
     elseif not job then
-        forget_lost(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
+        drop_lost_job(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
     else
         call('ZREM', reserved, ended[i])
     end
@@ -163,7 +164,7 @@ local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
 local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserved or FOREVER),
     FOREVER)
-if away then next_us = math.max(next_us, now + 20000) end
+if bucket_missing then next_us = math.max(next_us, now + 20000) end
 if has_old then next_us = math.min(next_us, now + PAUSE_US) end
 local last, pushed, partitions = state_of_all()
 call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, next_us))

@@ -15,11 +15,11 @@
 -- Cost: O(NAMES + PLACES + jobs log n).
 local NAMES, PLACES = 64, 512 -- daemons checked, and answers deleted from rings, in one call
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
-local from, places, forgotten, next_us = ARGV[5], PLACES, 0, FOREVER
+local from, places, removed, next_us = ARGV[5], PLACES, 0, FOREVER
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 
 -- False: there is more.
-local function give_back(daemon)
+local function release_jobs(daemon)
     local held = call('ZRANGEBYLEX', order, '[h' .. daemon, '(h' .. daemon .. string.rep('\255', 9),
         'LIMIT', 0, most + 1)
     local count = math.min(#held, most)
@@ -28,7 +28,7 @@ local function give_back(daemon)
         if job and job.state == RESERVED then
             unlink(job)
             link(job, WAITING, now)
-            enter_move(job, job.state, job.flags, now)
+            journal_change(job, job.state, job.flags, now)
         else
             call('ZREM', order, held[i])
         end
@@ -37,12 +37,12 @@ local function give_back(daemon)
     return #held == count
 end
 
--- Deletes the answers in the daemon's ring. Its field (`since`) has the time of its registration, and
--- how many places the ring may have. While the ring is being emptied that time is 0: see open.lua.
--- Without the field another call has removed the daemon already: at most a few answers are left, at
--- the lowest places, and all are deleted at once, without a new field: if the daemon removes itself
--- (ARGV 3 is ''), nobody would find that field again. False: there are more places.
-local function forget(daemon, since)
+-- Deletes the answers in the daemon's ring, then the daemon. Its field (`since`) has the time of its
+-- registration, and how many places the ring may have. While the ring is being emptied the time is 0
+-- (see open.lua). No field: another call has removed the daemon already, and there are at most a few
+-- later answers, at the lowest places. They are deleted in this call without a new field, because
+-- nobody would find it if the daemon removes itself (ARGV 3 is ''). False: call again.
+local function remove_daemon(daemon, since)
     local left = not since and PLACES or #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}
     while left > 0 and places > 0 do
@@ -56,7 +56,7 @@ local function forget(daemon, since)
     end
     call('HDEL', hash, 'd' .. daemon)
     call('ZREM', order, 'd' .. daemon)
-    forgotten = forgotten + 1
+    removed = removed + 1
     return true
 end
 
@@ -67,7 +67,7 @@ local function is_young(since)
 end
 
 local function answer(more)
-    local first = header(OK, 0, more and MORE or 0, forgotten, now, next_us, 0)
+    local first = header(OK, 0, more and MORE or 0, removed, now, next_us, 0)
     if not more or from == '' then return { first } end
     return { sub(first, 1, 16) .. from .. sub(first, 25) }
 end
@@ -78,12 +78,12 @@ if living ~= '' then
     names = call('ZRANGEBYLEX', order, from == '' and '[d' or '(d' .. from, '(e', 'LIMIT', 0, NAMES)
 end
 local found = #names > 0 and call('HMGET', hash, unpack(names)) or {}
-local lives = { [''] = true } -- the member that keeps out older daemons: open.lua
-for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
+local is_living = { [''] = true } -- the member that keeps out older daemons: open.lua
+for at = 1, #living, 8 do is_living[sub(living, at, at + 7)] = true end
 for i = 1, #names do
     local daemon, since = sub(names[i], 2), found[i]
-    if living == '' or not (lives[daemon] or is_young(since)) then
-        if not (give_back(daemon) and forget(daemon, since)) then return answer(true) end
+    if living == '' or not (is_living[daemon] or is_young(since)) then
+        if not (release_jobs(daemon) and remove_daemon(daemon, since)) then return answer(true) end
     end
     from = daemon
 end

@@ -17,7 +17,7 @@ bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash; BUCKE
 
 local BESIDE = '=-~' -- first bytes of fields that belong to a job
 
-local function put_back(job)
+local function restore_members(job)
     local at = place_of(job)
     call('ZADD', order, 0, 't' .. job.topic)
     if job.id_len > 0 and not call('HGET', hash, 'i' .. id_of(job)) then
@@ -37,7 +37,7 @@ local function put_back(job)
     end
 end
 
-local function look_at(field)
+local function handle_field(field)
     local kind = sub(field, 1, 1)
     if bucket == BUCKETS then -- settings
         if kind == 't' then
@@ -47,7 +47,7 @@ local function look_at(field)
     elseif bucket >= 0 then
         if #field == 8 then
             local job = fetch(field)
-            if job then put_back(job) end
+            if job then restore_members(job) end
         elseif #field == 9 and string.find(BESIDE, kind, 1, true) and
             call('HEXISTS', buckets .. bucket, sub(field, 2)) == 0 then
             -- The job was ended by a daemon of an older version that does not know this field.
@@ -55,7 +55,7 @@ local function look_at(field)
         end
     elseif kind == 'j' and #field == 9 then
         fetch(sub(field, 2))
-    elseif kind == 'd' and #field % 8 == 1 then -- of a daemon, or of turn_away() in open.lua
+    elseif kind == 'd' and #field % 8 == 1 then -- of a daemon, or of block_older_daemons() in open.lua
         call('ZADD', order, 0, field)
     elseif sub(field, 1, 2) == '#p' then
         call('ZADD', order, 0, 't' .. sub(field, 3))
@@ -68,7 +68,7 @@ while left > 0 and not done do
     local key = bucket < 0 and hash or buckets .. bucket
     if bucket == BUCKETS then key = sub(hash, 1, -2) .. 's' end
     local scanned = call('HSCAN', key, cursor, 'COUNT', left)
-    for i = 1, #scanned[2], 2 do look_at(scanned[2][i]) end
+    for i = 1, #scanned[2], 2 do handle_field(scanned[2][i]) end
     left, cursor = left - #scanned[2] / 2 - 5, scanned[1]
     if cursor == '0' then
         bucket = bucket + 1

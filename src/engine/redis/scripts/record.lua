@@ -75,7 +75,7 @@ local function has_properties(job)
 end
 
 -- Stores the job's head. A new job that waits has none: its record has all the values.
-local function keep_head(job)
+local function store_head(job)
     if job.is_new and job.state == WAITING then return end
     job.head = pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
         job.holder, job.failures, job.timeouts, job.releases, job.buries, job.kicks, job.priority,
@@ -95,13 +95,13 @@ end
 -- In an answer a job may be preceded by notes and properties: a letter, a length (2 bytes), the
 -- bytes. 'n' the last note, 'a' all notes, 'p' the properties. A job begins with its number, whose
 -- first byte is no letter.
-local function in_front(letter, text)
+local function answer_prefix(letter, text)
     return text ~= '' and letter .. pack('<H', #text) .. text or ''
 end
 
-local function shown_note(job)
+local function note_prefix(job)
     if not may_have_notes(job) then return '' end
-    return in_front('n', job.note or call('HGET', bucket_of(job.name), '-' .. job.name) or '')
+    return answer_prefix('n', job.note or call('HGET', bucket_of(job.name), '-' .. job.name) or '')
 end
 
 local function add_note(job, code, text, now)
@@ -119,8 +119,8 @@ end
 
 -- A job in an answer, without content: last note, name, head if there is one, record up to the
 -- content. A short or compact record is followed by the length of the content (2 bytes).
-local function shown_job(job)
-    local text = shown_note(job) .. job.name .. job.head .. sub(job.record, 1, job.content_at - 1)
+local function job_without_content(job)
+    local text = note_prefix(job) .. job.name .. job.head .. sub(job.record, 1, job.content_at - 1)
     if job.form % 2 == 1 then return text end
     return text .. pack('<H', #job.record - job.content_at + 1)
 end
@@ -130,14 +130,14 @@ local function content_of(job)
         sub(job.record, job.content_at)
 end
 
-local function shown_properties(job)
+local function properties_prefix(job)
     if not has_properties(job) then return '' end
-    return in_front('p',
+    return answer_prefix('p',
         job.properties or call('HGET', bucket_of(job.name), '=' .. job.name) or '')
 end
 
-local function whole_job(job)
-    local text = shown_note(job) .. shown_properties(job) .. job.name .. job.head .. job.record
+local function job_with_content(job)
+    local text = note_prefix(job) .. properties_prefix(job) .. job.name .. job.head .. job.record
     return is_apart(job) and text .. content_of(job) or text
 end
 

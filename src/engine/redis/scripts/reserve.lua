@@ -10,8 +10,8 @@
 --         waits; 'h' the same, but no consumer waits; 'n' count the ready jobs that are left; 'p'
 --         this daemon was notified of a job and needs none: notify the next daemon that waits. Then
 --         digits: the length of the leases; without digits, each job's own ttr
---   3     the most jobs; 0: reserve none, only report. With 's' preceded by priority (4) and rank (8):
---         no further jobs behind that place are taken
+--   3     the most jobs; 0: reserve none, only report. With 's' preceded by priority (4) and rank
+--         (8): the last place up to which more jobs are taken
 --   4     stop when bodies and properties have this many bytes; of several requests, those before
 --         count too
 --   5 ... topics
@@ -21,18 +21,18 @@
 -- with 'n' and more than one job requested, how many more jobs are ready; else undefined. `firsts`:
 -- 13 bytes for each requested topic: priority (4) and rank (8) of the first job that is still ready,
 -- or NONE, or UNSEEN if the topic was not examined; then how many ready jobs are close to that job
--- (close.lua), including it, up to CLOSE_JOBS_MAX, or 0 if several topics were requested, since nothing
--- is counted then. `firsts` is empty if this request was executed before. Several requests: an array
--- of these.
+-- (close.lua), including it, up to CLOSE_JOBS_MAX; 0: not counted, because several topics were
+-- requested. `firsts` is empty if this request was executed before. Several requests: an array of
+-- such answers.
 --
 -- Option 's': requests of one call that have it, and the same options and topic, are for the same
--- consumers, and share the sum of the jobs that they request. Each takes the jobs that it requests,
--- and further jobs up to the rank that it names, until the sum is reached. Later requests get fewer
--- for that. A request for which nothing is left does nothing, and returns UNSEEN only.
+-- consumers. Together they take at most the sum of the jobs that they request. Each takes the jobs
+-- that it requests, then more, up to the place that it names, until the sum is reached; so later
+-- requests may get fewer. A request for which nothing is left does nothing, and returns UNSEEN.
 --
 -- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
--- and that have no properties. All other requests are handled by other(), which is
--- reserve_other.lua.
+-- and that have no properties. All other requests are handled by slow_path(), which is
+-- reserve_slow.lua.
 -- Cost: O(log n + k) for k jobs, with one read and one write for each bucket that holds some of
 -- them.
 local call, sub, byte = redis.call, string.sub, string.byte
@@ -41,34 +41,34 @@ local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
-local PER_ASK = 5
+local PER_REQUEST = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once, and the limit of their bytes
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
-local shared, shared_topic, wanted_in_all = nil, nil, 0 -- options and topic of the requests with 's'
+local shared, shared_topic, wanted_total = nil, nil, 0 -- options and topic of the requests with 's'
 for at = 1, count do
-    local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
+    local base, keys, answer = args_from + (at - 1) * PER_REQUEST, keys_from + (at - 1) * keys_each, nil
     local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
-    local further, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
-    if further then
+    local may_share, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
+    if may_share then
         priority_most, rank_most = unpack_bytes('>I4I8', most)
         most = sub(most, 13)
     end
     most = tonumber(most)
     local limit, shares = most, false
-    if further and count > 1 then
+    if may_share and count > 1 then
         if not shared then
             shared, shared_topic = options, topic
-            for i = base, args_from + (count - 1) * PER_ASK, PER_ASK do
+            for i = base, args_from + (count - 1) * PER_REQUEST, PER_REQUEST do
                 if ARGV[i + 2] == options and ARGV[i + 5] == topic then
-                    wanted_in_all = wanted_in_all + sub(ARGV[i + 3], 13)
+                    wanted_total = wanted_total + sub(ARGV[i + 3], 13)
                 end
             end
         end
         shares = options == shared and topic == shared_topic
         if shares then
-            limit = math.min(wanted_in_all, JOBS)
+            limit = math.min(wanted_total, JOBS)
             most = math.min(most, limit)
         end
     end
@@ -102,7 +102,7 @@ for at = 1, count do
         end
         if ready[taken + 1] then
             flags = most == 0 and string.find(options, '[wh]') and 20 or 4
-            -- The daemon was notified of a job and needs none. If others wait, other() notifies the
+            -- The daemon was notified of a job and needs none. If others wait, slow_path() notifies the
             -- next one.
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
         elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
@@ -117,11 +117,11 @@ for at = 1, count do
         end
         if fits then
             local buckets = sub(hash, 1, -2) .. 'j' -- as in bucket_of()
-            local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
+            local last, pushed, partitions, promote_at = unpack_bytes('<I8I8I8I7', found[1])
             local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
             local bound = string.find(options, 'b', 1, true)
             local holder = bound and daemon or '\0\0\0\0\0\0\0\0'
-            local soonest, done, kept, held = wake, 0, '', { '', '' }
+            local soonest, done, reservations, held = promote_at, 0, '', { '', '' }
             local first, first_in, heads, heads_in -- by bucket
             answer = taken > 0 and { '', '', '' } or { '', '' }
             while fits and done < taken do
@@ -147,7 +147,7 @@ for at = 1, count do
                         fits = false
                         break
                     end
-                    local note, till = '', nil -- the note as in shown_note()
+                    local note, till = '', nil -- the note as in note_prefix()
                     name = wanted[n]
                     if old then
                         job_flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, old, HEAD.FLAGS)
@@ -192,7 +192,7 @@ for at = 1, count do
                     held[2 * done - 1], held[2 * done] = format('%d', till), sub(ready[done], 2)
                     set[n], set[n + 1] = wanted[n + 1], head
                     answer[done + 1] = note .. name .. head .. record
-                    kept = kept .. name .. pack('<I8', lease)
+                    reservations = reservations .. name .. pack('<I8', lease)
                 end
             end
             if not fits then
@@ -214,9 +214,9 @@ for at = 1, count do
                 call('HSET', hash, '#r' .. topic, format('%d', (found[3] or 0) + taken),
                     '#h' .. topic, format('%d', (found[4] or 0) + taken),
                     'p', pack('<I8I8I8I7', last, pushed, partitions, soonest),
-                    sub(request, 2, 12), sub(request, 13, 20) .. kept,
+                    sub(request, 2, 12), sub(request, 13, 20) .. reservations,
                     unpack(mark and { '#w' .. topic, mark } or NOTHING))
-                if soonest < wake then -- as publish() has it
+                if soonest < promote_at then -- as publish() has it
                     redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',
                         call('HGET', hash, 'c'),
                         string.format('w%.0f %.0f', last % partitions, soonest))
@@ -235,11 +235,11 @@ for at = 1, count do
     end
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
-        if further then ARGV[base + 3] = most end
-        answer = other(keys, base, many and PER_ASK or #ARGV / count)
+        if may_share then ARGV[base + 3] = most end
+        answer = slow_path(keys, base, many and PER_REQUEST or #ARGV / count)
     end
     answers[at] = answer
-    if shares then wanted_in_all = wanted_in_all - math.max(0, #answer - 2) end
+    if shares then wanted_total = wanted_total - math.max(0, #answer - 2) end
     if count > 1 then
         for i = 2, #answer - 1 do bytes = bytes + #answer[i] end
     end

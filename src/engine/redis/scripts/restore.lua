@@ -4,7 +4,7 @@
 -- While a restore is under way the hash has the field 'jr': number of the restore (8 bytes), when
 -- it ends unless it is renewed (8), how many more jobs may end before the restore must stop (8; 0:
 -- too many did). Each job that ends adds a member to `order` (entry.lua): 'ei' and its id, or 'en'
--- and its number if it has no id. push_other.lua pushes a job of the restore only if there is no
+-- and its number if it has no id. push_slow.lua pushes a job of the restore only if there is no
 -- such member. The member 'er' and the number of the restore shows that these members were not
 -- lost: without it the restore is void. Time alone does not end a restore that was not renewed: the
 -- next job that ends does, and adds no member. So no end is missing while 'jr' exists.
@@ -24,14 +24,14 @@
 -- 'b' is idempotent by a stored answer, 'g', 'e' and 'l' by what they do.
 -- Cost: at most REMOVED members deleted in one call.
 local REMOVED = 1000 -- members in one call
-local what, run = ARGV[2], ARGV[3]
-local first = what == 'b' and answered()
-if first then return { first } end
+local what, restore_id = ARGV[2], ARGV[3]
+local stored = what == 'b' and stored_answer()
+if stored then return { stored } end
 local now = clock()
 local found = call('HMGET', hash, 'p', 'j', 'jr')
 if not found[1] then return redis.error_reply(CLOSED) end
 local field, restore = found[2], found[3]
-local ours = restore and sub(restore, 1, 8) == run
+local ours = restore and sub(restore, 1, 8) == restore_id
 local room = restore and unpack_bytes('<I8', restore, 17)
 
 local function answer(state, flags, seq)
@@ -46,10 +46,10 @@ local function remove()
 end
 
 if what == 'l' then
-    if run ~= '' and not (ours and room > 0 and call('ZSCORE', order, 'er' .. run)) then
+    if restore_id ~= '' and not (ours and room > 0 and call('ZSCORE', order, 'er' .. restore_id)) then
         return { header(LAPSED, 0, 0, 0, now, 0, 0) }
     end
-    local out = fetch(ARGV[4]) or run ~= '' and call('ZSCORE', order, 'en' .. ARGV[4])
+    local out = fetch(ARGV[4]) or restore_id ~= '' and call('ZSCORE', order, 'en' .. ARGV[4])
     return { answer(out and 1 or 0, 0, 0) }
 end
 
@@ -57,17 +57,17 @@ even_if_full()
 if what == 'b' then
     if not field or sub(field, 33) == 'x' then return { answer(0, 0, 0) } end
     call('HDEL', hash, 'jr')
-    if not remove() then return { keep('', answer(0, MORE, 0))[1] } end
-    call('ZADD', order, 0, 'er' .. run)
-    call('HSET', hash, 'jr', run .. pack('<I8I8', now + tonumber(ARGV[4]), tonumber(ARGV[5])))
-    return { keep('', answer(1, 0, unpack_bytes('<I8', field)))[1] }
+    if not remove() then return { store_answer('', answer(0, MORE, 0))[1] } end
+    call('ZADD', order, 0, 'er' .. restore_id)
+    call('HSET', hash, 'jr', restore_id .. pack('<I8I8', now + tonumber(ARGV[4]), tonumber(ARGV[5])))
+    return { store_answer('', answer(1, 0, unpack_bytes('<I8', field)))[1] }
 end
 if what == 'g' then
     if not ours then return { answer(0, 0, 0) } end
     if room == 0 then return { answer(2, 0, 0) } end
-    call('HSET', hash, 'jr', run .. pack('<I8I8', now + tonumber(ARGV[4]), room))
+    call('HSET', hash, 'jr', restore_id .. pack('<I8I8', now + tonumber(ARGV[4]), room))
     return { answer(1, 0, 0) }
 end
-if restore and run ~= '' and not ours then return { answer(0, 0, 0) } end
+if restore and restore_id ~= '' and not ours then return { answer(0, 0, 0) } end
 call('HDEL', hash, 'jr')
 return { answer(0, remove() and 0 or MORE, 0) }

@@ -23,30 +23,30 @@ local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- each entry has a number; here only the 
 local now, what, left, room = clock(), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
-if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+if not has_journal() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
 
 local function is_full()
-    if not journaled() then return true end
+    if not has_journal() then return true end
     local _, bytes, taken = unpack_bytes('<I8I8I8', journal)
     return bytes - taken >= room
 end
 
-local function answer(flags, count, looked, from)
-    if not journaled() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
-    return { header(OK, 1, flags, count, now, looked, (unpack_bytes('<I8', journal))), from }
+local function answer(flags, count, checked, from)
+    if not has_journal() then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+    return { header(OK, 1, flags, count, now, checked, (unpack_bytes('<I8', journal))), from }
 end
 
 if what == 'r' then
-    local looked, absent = 0, 0
+    local checked, absent = 0, 0
     for i = 6, #ARGV do
         if is_full() then break end
         if not find(ARGV[i], nil) then
             add_entry('g', NOBODY_SEQ .. ARGV[i], now)
             absent = absent + 1
         end
-        looked = looked + 1
+        checked = checked + 1
     end
-    return answer(looked < #ARGV - 5 and MORE or 0, absent, looked, '0')
+    return answer(checked < #ARGV - 5 and MORE or 0, absent, checked, '0')
 end
 
 local bucket, cursor = string.match(ARGV[3], '^(%d+) (%d+)$')
@@ -59,7 +59,7 @@ local function bytes_of(fields)
     return bytes
 end
 
-local function look_at(field)
+local function handle_field(field)
     if bucket < 0 then
         if sub(field, 1, 1) ~= 'j' or #field ~= 9 then return end
         field = sub(field, 2)
@@ -67,8 +67,8 @@ local function look_at(field)
         return
     end
     local job = fetch(field)
-    if job and journaled() then
-        add_entry('c', whole_job(job), now)
+    if job and has_journal() then
+        add_entry('c', job_with_content(job), now)
         entered, left = entered + 1, left - COUNTS
     end
 end
@@ -83,7 +83,7 @@ while left > 0 and bucket < BUCKETS and not is_full() do
     left, cursor = left - 5, scanned[1]
     for i = 1, #scanned[2], 2 do
         left = left - 1 - math.floor(#scanned[2][i + 1] / BYTES)
-        look_at(scanned[2][i])
+        handle_field(scanned[2][i])
     end
     if cursor == '0' then bucket = bucket + 1 end
 end

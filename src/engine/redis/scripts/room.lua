@@ -1,8 +1,8 @@
 -- Makes room for one more topic. Put before the scripts that make topics.
-local LOOK_AT = 64 -- topics checked in a search for an idle one; the next call continues after them
+local TOPICS_CHECKED = 64 -- in a search for an idle one; the next call continues after them
 
 -- Deletes all that is stored of a topic without jobs.
-local function forget_topic(topic)
+local function delete_topic(topic)
     notify_all(topic) -- daemons with a mark request jobs again, and leave a new mark
     local fields = {}
     for letter in string.gmatch('prfdxtlbkzhuswc', '.') do
@@ -25,15 +25,15 @@ end
 local function room_for_topic(most, now)
     if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
     local from = call('HGET', hash, 'e') or ''
-    local names = call('ZRANGEBYLEX', order, '(t' .. from, '(u', 'LIMIT', 0, LOOK_AT)
-    local before = call('ZRANGEBYLEX', order, '[t', '[t' .. from, 'LIMIT', 0, LOOK_AT - #names)
+    local names = call('ZRANGEBYLEX', order, '(t' .. from, '(u', 'LIMIT', 0, TOPICS_CHECKED)
+    local before = call('ZRANGEBYLEX', order, '[t', '[t' .. from, 'LIMIT', 0, TOPICS_CHECKED - #names)
     for i = 1, #before do names[#names + 1] = before[i] end
     for i = 1, #names do
         local topic = sub(names[i], 2)
         local jobs, pause, configured = jobs_in(topic)
         if jobs == 0 and pause <= now and not configured then
-            forget_topic(topic)
-            call('HSET', hash, 'e', topic)
+            call('HSET', hash, 'e', topic) -- first: a full Redis refuses it (even_if_full())
+            delete_topic(topic)
             return true
         end
     end

@@ -23,8 +23,8 @@
 -- 'l' about AT_ONCE topics.
 local CHANGES, AT_ONCE = 512, 20
 local key, what = sub(hash, 1, -2) .. 's', ARGV[2]
-local first = what == 'c' and answered()
-if first then return { first } end
+local stored = what == 'c' and stored_answer()
+if stored then return { stored } end
 local now, state = clock(), call('HGET', key, '!')
 -- The hash may not have arrived yet, while the slot is being moved here. Otherwise the partition may
 -- not be open yet.
@@ -101,6 +101,6 @@ if old or new ~= '' then
 end
 if ARGV[7] == 'x' and call('ZSCORE', order, 't' .. topic) then
     local jobs, pause = jobs_in(topic)
-    if jobs <= 0 and pause <= now then forget_topic(topic) end
+    if jobs <= 0 and pause <= now then delete_topic(topic) end
 end
-return { keep('', header(OK, 0, 0, 0, now, version, is))[1] }
+return { store_answer('', header(OK, 0, 0, 0, now, version, is))[1] }

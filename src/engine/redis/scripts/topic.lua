@@ -74,8 +74,8 @@ if what == 'l' then
     return parts
 end
 
-local first = answered()
-if first then return { first } end
+local stored = stored_answer()
+if stored then return { stored } end
 local there = call('ZSCORE', order, 't' .. topic)
 if what == 't' then
     if not there then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
@@ -88,10 +88,10 @@ local in_use = jobs > 0 or pause > now
 if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
     return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) }
 end
+even_if_full() -- a pause or its end must reach all partitions, and needs a few bytes
 if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.lua removes it
-    even_if_full()
-    forget_topic(topic)
-    return { keep('', header(OK, 0, 0, 0, now, 0, 0))[1] }
+    delete_topic(topic)
+    return { store_answer('', header(OK, 0, 0, 0, now, 0, 0))[1] }
 end
 if not there then
     if not room_for_topic(tonumber(ARGV[5]), now) then
@@ -106,4 +106,4 @@ local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
 notify_all(topic) -- waiting daemons request jobs again, and receive the new end of the pause
-return { keep('', header(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }
+return { store_answer('', header(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }

@@ -1,4 +1,5 @@
--- Goes through a topic's jobs in one state, in slices of bounded size. Put before list.lua and sweep.lua.
+-- Goes through a topic's jobs in one state, at most SLICE places in one call. Put before list.lua and
+-- sweep.lua.
 -- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to continue ('' = at
 -- the start; backwards: at the end).
 local SLICE = 600 -- places read in one call

@@ -1,34 +1,34 @@
--- The body of other() in push.lua: pushes one job, in all cases that the fast path does not handle.
+-- The body of slow_path() in push.lua: pushes one job, in all cases that the fast path does not handle.
 -- KEYS, ARGV and the returned value are those of push.lua for one request.
 -- Cost: O(log n); up to 64 topics are checked if a new topic would exceed the limit (room.lua).
 local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])
 local now = clock()
-local first = answered()
-if first then return { first } end
+local stored = stored_answer()
+if stored then return { stored } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
-local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
-local enters = not run or #run == 8
-if enters and too_many_entries(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
+local restore_id = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
+local makes_entry = not restore_id or #restore_id == 8
+if makes_entry and is_journal_behind(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
     return { header(EXISTS, 0, 0, 0, now, 0, 0) }
 elseif old and exists == 'k' then
-    return { header(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
+    return { header(OK, 0, KEPT, 1, now, 0, 0), job_without_content(old) }
 end
 -- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
 -- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
-if run then
-    run = sub(run, 1, 8)
+if restore_id then
+    restore_id = sub(restore_id, 1, 8)
     local restore = call('HGET', hash, 'jr')
-    if not restore or sub(restore, 1, 8) ~= run or unpack_bytes('<I8', restore, 17) == 0 or
-        not call('ZSCORE', order, 'er' .. run) then
+    if not restore or sub(restore, 1, 8) ~= restore_id or unpack_bytes('<I8', restore, 17) == 0 or
+        not call('ZSCORE', order, 'er' .. restore_id) then
         return { header(LAPSED, 0, 0, 0, now, 0, 0) }
     end
     if call('ZSCORE', order, 'e' .. id) then return { header(ENDED, 0, 0, 0, now, 0, 0) } end
 end
-local last, pushed, partitions, wake = state_of_all()
+local last, pushed, partitions, promote_at = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
 -- A job that is moved here from another queue keeps its creation time, attempts and failures.
@@ -43,7 +43,7 @@ if not old and pushed >= most then
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { header(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
-    call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, wake))
+    call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
@@ -52,6 +52,8 @@ if not found[2] then -- the first job of its topic
     call('ZADD', order, 0, 't' .. topic)
     call('HDEL', hash, '#w' .. topic) -- all daemons are notified below
 end
+-- Before any write that needs no memory, so that a full Redis refuses the push: see even_if_full().
+call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, promote_at))
 if old then
     unlink(old)
     drop(old)
@@ -61,7 +63,6 @@ end
 
 local job = read(name, record)
 if made then job.reserves, job.failures = reserves, failures else job.is_new = true end
-call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 link(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
@@ -74,7 +75,8 @@ if has_properties(job) then
     apart = sub(apart, behind)
 end
 if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
-if enters then enter_job(job, now) end
+if makes_entry then journal_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 local created = made or arrived
-return { keep('', header(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }
+return { store_answer('', header(OK, visible_state(job, now), flags, 1, now,
+    created ~= now and created or 0, seq))[1] }

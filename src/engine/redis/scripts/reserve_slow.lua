@@ -1,4 +1,4 @@
--- The body of other() in reserve.lua: one reserve, in all cases that the fast path does not handle.
+-- The body of slow_path() in reserve.lua: one reserve, in all cases that the fast path does not handle.
 -- KEYS, ARGV and the returned value are those of reserve.lua for one request.
 -- Cost: for t topics and up to k jobs O(t log n + t k log(t k)).
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
@@ -20,13 +20,13 @@ local function reply(jobs, flags, next_us, firsts, left)
 end
 
 -- A repetition: returns those of the jobs that still have the lease of the first execution.
-local first = answered()
-if first then
+local stored = stored_answer()
+if stored then
     local jobs = {}
-    for from = 1, #first, 16 do
-        local job = fetch(sub(first, from, from + 7))
-        if job and job.lease == unpack_bytes('<I8', first, from + 8) then
-            jobs[#jobs + 1] = whole_job(job)
+    for from = 1, #stored, 16 do
+        local job = fetch(sub(stored, from, from + 7))
+        if job and job.lease == unpack_bytes('<I8', stored, from + 8) then
+            jobs[#jobs + 1] = job_with_content(job)
         end
     end
     return reply(jobs, MORE, FOREVER, '', 0)
@@ -48,12 +48,12 @@ for from = 1, #fields, 1000 do -- a call takes no more than some thousand argume
     for i = 1, #some do found[from - 1 + i] = some[i] end
 end
 if not found[1] then return redis.error_reply(CLOSED) end
-local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
+local last, pushed, partitions, promote_at = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
 -- taken, and one more of each topic (of a single topic CLOSE_JOBS_MAX more): the first that are left.
-local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
+local candidates, first_of, extra = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
@@ -63,7 +63,7 @@ for i = 1, #topics do
     else
         local key = 'r' .. char(#topics[i]) .. topics[i]
         local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + further)
+            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + extra)
         for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
     end
 end
@@ -80,7 +80,7 @@ if not listed and #topics > 1 then
     for i = 1, #candidates do candidates[i] = keys[i][1] end
 end
 
-local jobs, gone, held, sets, kept, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
+local jobs, gone, held, sets, reservations, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
 local heads, heads_in, found_at = {}, {}, {} -- by bucket; the buckets; what was found, by place
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 
@@ -143,7 +143,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
                 bytes = bytes + #job.record - job.content_at + 1
             end
             bytes = bytes + #(job.properties or '')
-            jobs[count], kept[count] = job, job.name .. pack('<I8', last)
+            jobs[count], reservations[count] = job, job.name .. pack('<I8', last)
             if not heads[bucket] then
                 heads[bucket], heads_in[#heads_in + 1] = {}, bucket
             end
@@ -155,25 +155,25 @@ while at <= #candidates and count < most and bytes < most_bytes do
         end
     end
 end
-for i = 1, count do bodies[i] = whole_job(jobs[i]) end
+for i = 1, count do bodies[i] = job_with_content(jobs[i]) end
 
 -- Calls with at most 1000 arguments: see above.
-local function in_pieces(name, key, list)
+local function call_in_chunks(name, key, list)
     for from = 1, #list, 1000 do
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
 if #gone == 0 and wait then even_if_full() end -- else the first write is a ZREM, which needs no memory
-in_pieces('ZREM', order, gone)
-in_pieces('ZADD', reserved, held)
-for i = 1, #heads_in do in_pieces('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
+call_in_chunks('ZREM', order, gone)
+call_in_chunks('ZADD', reserved, held)
+for i = 1, #heads_in do call_in_chunks('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
 for i = 1, #lost do
     call('HINCRBY', hash, 'g', 1)
     call('HINCRBY', hash, '#d' .. lost[i], 1)
 end
-for i = 1, bound and 0 or count do enter_move(jobs[i], RESERVED, 0, now) end
+for i = 1, bound and 0 or count do journal_change(jobs[i], RESERVED, 0, now) end
 if bound then
-    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
+    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(reservations[i], 1, 8)) end
 end
 for i = at, #candidates do
     local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
@@ -213,13 +213,13 @@ if count > 0 then
             sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[4 * i] or 0) + of
         end
     end
-    local n, sooner = #sets, soonest < wake
-    if sooner then wake = soonest end
-    sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, wake)
-    sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
-    if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
+    local n, sooner = #sets, soonest < promote_at
+    if sooner then promote_at = soonest end
+    sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at)
+    sets[n + 3], sets[n + 4] = slot, request .. table.concat(reservations)
+    if sooner then publish(string.format('w%.0f %.0f', last % partitions, promote_at)) end
 end
-in_pieces('HSET', hash, sets)
+call_in_chunks('HSET', hash, sets)
 local left = 0
 for i = 1, string.find(ARGV[2], 'n', 1, true) and #topics or 0 do
     if first_of[topics[i]] then

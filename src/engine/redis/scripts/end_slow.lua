@@ -1,7 +1,7 @@
--- The body of other() in end.lua: finishes or deletes one job in any state. KEYS, ARGV and the
+-- The body of slow_path() in end.lua: finishes or deletes one job in any state. KEYS, ARGV and the
 -- returned value are those of end.lua for one request. Cost: O(log n).
-local first = answered()
-if first then return { sub(first, 1, 32), sub(first, 33) } end
+local stored = stored_answer()
+if stored then return { sub(stored, 1, 32), sub(stored, 33) } end
 local job, err, done = find(ARGV[3], ARGV[4]), OK, ARGV[2] == 'f'
 if not job then return { header(NOT_FOUND, 0, 0, 0, 0, 0, 0) } end
 done = done or string.find(ARGV[6], 'd', 1, true)
@@ -11,10 +11,10 @@ if ARGV[2] == 'd' and job.state == RESERVED and string.find(ARGV[6], 'f', 1, tru
 elseif ARGV[2] == 'f' or given > 0 then
     err = check_lease(job, given)
 end
-local seen, was = shown(job, now), shown_job(job)
+local seen, was = visible_state(job, now), job_without_content(job)
 if err ~= OK then return { header(err, seen, 0, 0, now, 0, job.seq) } end
 unlink(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)
-if journaled() then enter_end(job, done, clock()) end
-return keep(was, header(OK, seen, 0, 1, now, 0, job.seq))
+if has_journal() then journal_end(job, done, clock()) end
+return store_answer(was, header(OK, seen, 0, 1, now, 0, job.seq))

@@ -1,0 +1,213 @@
+/*
+ * A Redis that has reached maxmemory: what needs no more memory, or makes some free, goes on, and
+ * what needs more is refused, whole (P8). The scripts, one call after another.
+ */
+#include "engine/redis/fanout_parts.h"
+#include "redis_scripts_bed.h"
+
+static void set_full(bool full)
+{
+    sim_redis_settings(redis)->full = full;
+}
+
+/* Sends `request`. True: it was refused because memory is full. */
+static bool is_refused(void)
+{
+    struct buf *out = sim_redis_output(conn);
+    out->len = 0;
+    sim_redis_time(redis, now_us);
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    return bytes_starts(buf_bytes(out), BYTES("-OOM"));
+}
+
+/* Of a command on topics; the jobs that it has changed. */
+static uint32_t on_topic(const struct cmd *cmd)
+{
+    struct fanout *fanout = fanout_new(&spaces[0], cmd);
+    struct reply reply;
+    while (fanout_wants(fanout, 0)) {
+        struct script_call call = next_call();
+        fanout_encode(fanout, &request, &call);
+        (void)ask(0);
+        assert_int_equal(fanout_take(fanout, 0, parts, part_count), OK);
+    }
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.err, OK);
+    uint32_t count = reply.count;
+    fanout_free(fanout);
+    return count;
+}
+
+static uint32_t sweep(enum cmd_kind kind, const char *topic, enum job_state state)
+{
+    return on_topic(&(struct cmd){
+        .kind = kind, .topic = {.topic = bytes_str(topic), .state = state, .max = UINT32_MAX}});
+}
+
+static void encode_job(enum cmd_kind kind, struct cmd_job job)
+{
+    struct script_call call = next_call();
+    script_encode(&request, &spaces[0], &call, &(struct cmd){.kind = kind, .job = job});
+}
+
+static uint64_t push_seq(const char *topic, int64_t due_us)
+{
+    struct script_answer answer = push(topic, due_us);
+    assert_int_equal(answer.err, OK);
+    return answer.seq;
+}
+
+/* Else consumers could not take the jobs that fill it. */
+static void p8_a_topic_of_a_full_redis_is_paused_and_resumed(void **state)
+{
+    struct cmd pause = {.kind = CMD_PAUSE, .topic = {.topic = BYTES("t")}};
+    struct cmd resume = {.kind = CMD_RESUME, .topic = {.topic = BYTES("t")}};
+    (void)state;
+    (void)push_seq("t", 1);
+    pause.topic.pause_until_us = now_us + 60 * SECOND_US;
+    set_full(true);
+    (void)on_topic(&pause);
+    assert_int_equal(reserve(0, "t", 1, false).count, 0);
+    (void)on_topic(&resume);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+}
+
+static void p8_a_paused_topic_of_a_full_redis_is_removed(void **state)
+{
+    struct cmd pause = {.kind = CMD_PAUSE, .topic = {.topic = BYTES("t")}};
+    struct cmd remove = {.kind = CMD_REMOVE_TOPIC, .topic = {.topic = BYTES("t")}};
+    (void)state;
+    (void)push_seq("t", 1);
+    pause.topic.pause_until_us = now_us + 60 * SECOND_US;
+    (void)on_topic(&pause);
+    set_full(true);
+    (void)on_topic(&remove); /* it still has a job, so only its pause ends */
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+}
+
+static void p8_buried_jobs_of_a_full_redis_are_kicked(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t seq = push_seq("t", 1);
+        assert_int_equal(reserve(0, "t", 1, false).count, 1);
+        encode_job(CMD_BURY, (struct cmd_job){.ref.seq = seq, .lease = seq + 1});
+        assert_int_equal(ask(0).err, OK);
+    }
+    set_full(true);
+    assert_int_equal(sweep(CMD_KICK_TOPIC, "t", JOB_BURIED), 3);
+    assert_int_equal(reserve(0, "t", 3, false).count, 3);
+}
+
+/* More reserved jobs of another topic than one call reads come first: it changes nothing. */
+static void p8_reserved_jobs_of_a_full_redis_are_deleted_behind_those_of_others(void **state)
+{
+    enum { OTHERS = 700 };
+    (void)state;
+    for (unsigned i = 0; i < OTHERS; i++)
+        (void)push_seq("others", 1);
+    assert_int_equal(reserve(0, "others", OTHERS, false).count, OTHERS);
+    now_us += 1000;
+    (void)push_seq("t", 1);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    set_full(true);
+    assert_int_equal(sweep(CMD_CLEAR_TOPIC, "t", JOB_RESERVED), 1);
+}
+
+/* A new body may be larger: else a Redis that is full could be filled on. */
+static void p8_a_full_redis_refuses_a_new_body_and_takes_a_new_time(void **state)
+{
+    struct cmd_job job = {.has_due = true};
+    (void)state;
+    job.ref.seq = push_seq("t", now_us + SECOND_US);
+    job.due_us = now_us + 60 * SECOND_US;
+    set_full(true);
+    struct cmd_job with_body = job;
+    with_body.has_body = true;
+    with_body.body = BYTES("another body");
+    encode_job(CMD_RESCHEDULE, with_body);
+    assert_true(is_refused());
+    set_full(false);
+    encode_job(CMD_GET, (struct cmd_job){.ref.seq = job.ref.seq});
+    (void)ask(0);
+    assert_non_null(memmem(parts[1].at, parts[1].len, "body", 4)); /* it is as it was */
+    assert_null(memmem(parts[1].at, parts[1].len, "another", 7));
+    set_full(true);
+    encode_job(CMD_RESCHEDULE, job);
+    assert_int_equal(ask(0).err, OK);
+    set_full(false);
+    encode_job(CMD_RESCHEDULE, with_body);
+    assert_int_equal(ask(0).err, OK);
+    now_us += 2 * SECOND_US;
+    struct script_call call = next_call();
+    script_encode_promote(&request, &spaces[0], &call, 10, false);
+    assert_int_equal(ask(0).count, 0); /* it has the new time, and one place */
+    now_us += 60 * SECOND_US;
+    call = next_call();
+    script_encode_promote(&request, &spaces[0], &call, 10, false);
+    assert_int_equal(ask(0).count, 1);
+    assert_int_equal(reserve(0, "t", 2, false).count, 1);
+    assert_non_null(memmem(parts[1].at, parts[1].len, "another body", 12));
+}
+
+static void encode_push(const char *topic, const char *id, enum if_exists if_exists)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = bytes_str(topic),
+                               .id = bytes_str(id),
+                               .if_exists = if_exists,
+                               .due_us = 1,
+                               .ttr_us = SECOND_US,
+                               .body = BYTES("a body")}};
+    script_encode(&request, &spaces[0], &call, &cmd);
+}
+
+static void p8_a_full_redis_refuses_a_push_that_replaces_a_job(void **state)
+{
+    (void)state;
+    encode_push("t", "x", IF_EXISTS_REPLACE);
+    uint64_t seq = ask(0).seq;
+    set_full(true);
+    encode_push("t", "x", IF_EXISTS_REPLACE);
+    assert_true(is_refused());
+    struct script_answer there = reserve(0, "t", 2, false);
+    assert_int_equal(there.count, 1); /* it is there as it was */
+    encode_job(CMD_FINISH, (struct cmd_job){.ref.id = BYTES("x")});
+    assert_int_equal(ask(0).seq, seq);
+}
+
+/* An idle topic would have to go for it. */
+static void p8_a_full_redis_refuses_a_push_that_makes_a_topic(void **state)
+{
+    (void)state;
+    spaces[0].topics_max = 1;
+    encode_push("idle", "x", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    encode_job(CMD_DELETE, (struct cmd_job){.ref.id = BYTES("x")});
+    assert_int_equal(ask(0).err, OK);
+    set_full(true);
+    encode_push("t", "", IF_EXISTS_REJECT);
+    assert_true(is_refused());
+    set_full(false);
+    assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[tidle", "[tidle"), 1);
+    encode_push("t", "", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[tidle", "[tidle"), 0);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+    const struct CMUnitTest tests[] = {
+        STARTED(p8_a_topic_of_a_full_redis_is_paused_and_resumed),
+        STARTED(p8_a_paused_topic_of_a_full_redis_is_removed),
+        STARTED(p8_buried_jobs_of_a_full_redis_are_kicked),
+        STARTED(p8_reserved_jobs_of_a_full_redis_are_deleted_behind_those_of_others),
+        STARTED(p8_a_full_redis_refuses_a_new_body_and_takes_a_new_time),
+        STARTED(p8_a_full_redis_refuses_a_push_that_replaces_a_job),
+        STARTED(p8_a_full_redis_refuses_a_push_that_makes_a_topic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
