@@ -9,7 +9,7 @@ $(SIM_REDIS_TESTS): $(SIM_REDIS)
 $(SIM_REDIS_TESTS): LIBS += $(LUA_LIBS)
 
 # The whole engine on a simulated network: what it takes for random is sim/redis/network.c's.
-WRAPPED_TESTS := $(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days clocks group heal holds leave life push resend start)
+WRAPPED_TESTS := $(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days clocks group heal holds leave life notice push resend start takeover)
 $(WRAPPED_TESTS): override LDFLAGS += -Wl,--wrap=getrandom
 
 .PHONY: sim-redis
@@ -17,4 +17,4 @@ sim: sim-redis
 sim-redis: $(BUILD)/test/sim/redis_life_test ## lives of daemons on a simulated Redis from SEEDS seeds (2000), or from one SEED
 	@SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $<
 
-$(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days leave life): override LDFLAGS += -Wl,--wrap=script_sha1,--wrap=script_write
+$(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days leave life notice takeover): override LDFLAGS += -Wl,--wrap=script_sha1,--wrap=script_write

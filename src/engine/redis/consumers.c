@@ -569,7 +569,7 @@ static void wake_groups(struct topic *topic)
 
 /* Only we were notified of a ready job: by the end of the next match it is requested, or another
  * daemon is notified. */
-static void needs_or_passes_on(struct consumers *consumers, struct topic *topic, uint32_t partition)
+void consumers_take_or_pass_on(struct consumers *consumers, struct topic *topic, uint32_t partition)
 {
     if (list_empty(&topic->groups)) {
         consumers_pass_on(consumers, topic_name(topic), partition);
@@ -595,7 +595,7 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
     if (notified == NOTIFIED_OTHER)
         return;
     if (notified == NOTIFIED_ALONE)
-        needs_or_passes_on(consumers, topic, partition);
+        consumers_take_or_pass_on(consumers, topic, partition);
     wake_groups(topic);
 }
 
@@ -619,9 +619,12 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     }
     topic_promoted(topic, partition);
     /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. Not
-       surely if others share its jobs: then it may not be done, or bring fewer. */
-    if (!is_requested(topic, partition, true))
-        needs_or_passes_on(consumers, topic, partition);
+       surely if others share its jobs: then it may not be done, or bring fewer; nor if it takes
+       another topic's. */
+    if (is_requested(topic, partition, true))
+        topic->hints[partition].alone_requested = true;
+    else
+        consumers_take_or_pass_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
         return;
     struct wait_group *group = LIST_ENTRY(topic->groups.next, struct place, in_topic)->group;

@@ -82,6 +82,9 @@ enum err wait_group_nothing(struct wait_group *group);
 void wait_group_fetch_behind(struct wait_group *group, uint32_t partition);
 /* We were notified of a ready job, and do not need it: has another daemon notified. */
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition);
+/* The same, but not before the next match has ended, and if no consumer here needs it then. */
+void consumers_take_or_pass_on(struct consumers *consumers, struct topic *topic,
+                               uint32_t partition);
 /* Delivers the jobs of a call to the waiters, first come first served; gives back jobs that are not
  * wanted any more, or whose reservation is too old. */
 void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,

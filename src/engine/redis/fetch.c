@@ -93,22 +93,33 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
     return wait_group_answering(group, found, CALLS_AT_ONCE);
 }
 
-/* Notes which jobs were left in the partition after the call. */
+static bool has_job_of(const struct script_answer *answer, struct bytes topic)
+{
+    for (uint32_t i = 0; i < answer->reply.count; i++) {
+        if (bytes_eq(answer->reply.jobs[i].topic, topic))
+            return true;
+    }
+    return false;
+}
+
+/* Notes which jobs were left in the partition after the call. One that only we were notified of may
+ * be among them, because a better one of another topic came: it is to be taken, or passed on. */
 static void learn(const struct fetch_request *fetch, uint32_t partition,
                   const struct script_answer *answer)
 {
-    const struct consumers *consumers = fetch->group->consumers;
+    struct consumers *consumers = fetch->group->consumers;
     int64_t now_us = consumers_now_us(consumers);
     for (uint32_t i = 0; i < fetch->topics; i++) {
-        struct hint *hint = &fetch->group->topics[i].topic->hints[partition];
+        struct topic *topic = fetch->group->topics[i].topic;
+        struct hint *hint = &topic->hints[partition];
         struct topic_rest rest = {.taken = answer->count};
-        hint->failed = false;
+        bool left = hint->alone_requested && !has_job_of(answer, topic_name(topic));
+        hint->failed = hint->alone_requested = false;
         switch (script_first(consumers->options.space, partition, answer, i, &rest.first,
                              &rest.close_jobs)) {
-        case SCRIPT_FIRST:
-            topic_left(fetch->group->topics[i].topic, partition, &rest, now_us);
-            break;
+        case SCRIPT_FIRST: topic_left(topic, partition, &rest, now_us); break;
         case SCRIPT_NONE:
+            left = false;
             if (hint->stale_answer)
                 break;
             /* Without notices: consumers_subscribed() makes it UNKNOWN when they are received. */
@@ -116,7 +127,7 @@ static void learn(const struct fetch_request *fetch, uint32_t partition,
             hint->at_us = now_us;
             hint->only_hint = !fetch->waits;
             hint->shared = answer->shared;
-            if (hint->only_hint && fetch->group->topics[i].topic->parked)
+            if (hint->only_hint && topic->parked)
                 hint->what = TAKEN; /* a consumer was parked since the call was sent */
             break;
         case SCRIPT_UNSEEN:
@@ -124,6 +135,8 @@ static void learn(const struct fetch_request *fetch, uint32_t partition,
                 hint->what = NOTICED;
             break;
         }
+        if (left)
+            consumers_take_or_pass_on(consumers, topic, partition);
     }
 }
 
@@ -380,6 +393,7 @@ struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t to
         names[i] = topic_name(group->topics[i].topic);
         struct hint *hint = &group->topics[i].topic->hints[partition];
         hint->stale_answer = false;
+        hint->alone_requested = hint->alone_requested || (hint->notified_alone && max > 0);
         hint->notified_alone = hint->notified_alone && max == 0;
     }
     struct cmd_reserve reserve = {

@@ -323,12 +323,24 @@ static struct member *add_alive(struct members *members, const struct script_mem
     return known;
 }
 
+/* True: nobody watches it yet, for all that we know: it has just come, or come back. */
+static bool is_unwatched(struct members *members, const struct script_member *report)
+{
+    const struct member *known = find(members, report->name);
+    return !known || known->silent;
+}
+
+/* A daemon that has come may die before its first heartbeat that is published only to one. So the
+ * next list is to say who watches it. */
 void members_note_report(struct members *members, const struct script_member *report, bool to_us)
 {
     int64_t ago_us = report->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
+    bool comes = is_unwatched(members, report);
     struct member *known = add_alive(members, report, now_of(members) - ago_us, now_of(members));
     if (known && to_us)
         known->watched = true;
+    else if (known && comes && !known->silent)
+        members_request_list(members);
 }
 
 bool members_can_judge(const struct members *members)

@@ -7,7 +7,8 @@
  * (it has started, leaves, begins or stops to serve) to all others at once; an ordinary heartbeat
  * is published only to one daemon, the next in the order in which they started, which watches it.
  * If the watching daemon misses a heartbeat, it reads the list of all daemons from Redis, and a
- * silent daemon is reported to all.
+ * silent daemon is reported to all. Who hears that a daemon has come, or come back, reads the list
+ * with its next heartbeat, which says who watches that one: else nobody would before its second.
  *
  * There are no leases: each daemon computes the owner of a partition by itself, by rendezvous
  * hashing (Thaler and Ravishankar, 1998) among the daemons that are not silent. If views differ for

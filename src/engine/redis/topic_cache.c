@@ -180,7 +180,8 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
                               .first = rank,
                               .close_jobs = 1,
                               .at_us = now_us,
-                              .notified_alone = hint->notified_alone};
+                              .notified_alone = hint->notified_alone,
+                              .alone_requested = hint->alone_requested};
         break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better jobs */
@@ -194,6 +195,7 @@ void topic_forget_at(struct topic *topic, uint32_t partition)
     *hint = (struct hint){.what = UNKNOWN,
                           .stale_answer = true,
                           .notified_alone = hint->notified_alone,
+                          .alone_requested = hint->alone_requested,
                           .failed = hint->failed};
 }
 

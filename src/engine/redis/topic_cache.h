@@ -37,6 +37,7 @@ struct hint {
     bool only_hint;           /* EMPTY: our mark is a SCRIPT_MARK_HINT */
     bool shared;              /* EMPTY: others wait there, too, and may get the notice instead */
     bool notified_alone;      /* only we were notified of a ready job: take it, or pass it on */
+    bool alone_requested;     /* it was: requests under way may take that job, or another topic's */
     bool failed;              /* the last call failed: whether there are jobs is unknown */
 };
 
@@ -89,15 +90,16 @@ struct topic_rest {
 /* Some are left: it is READY. Redis has counted those that are close to the first, up to
  * SCRIPT_CLOSE_JOBS_MAX. If there are as many, or it has not counted, what was counted here, less
  * `taken`, may be more: that stays so only if this first one is close to the first before it.
- * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
+ * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end, and
+ * so does `alone_requested`. */
 void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,
                 int64_t now_us);
 /* A ready job was seen there. `became`: our request made it ready, so there is one more than before
  * (it neither was there already, nor replaced one). Does not set `stale_answer`, as above. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
                int64_t now_us);
-/* Sets UNKNOWN, because our marks may be gone. Keeps `failed`, and `notified_alone`: no other
- * daemon takes that job before it is passed on. */
+/* Sets UNKNOWN, because our marks may be gone. Keeps `failed`, `notified_alone` and
+ * `alone_requested`: no other daemon takes that job before it is passed on. */
 void topic_forget(struct topic *topic, uint32_t partitions);
 void topic_forget_at(struct topic *topic, uint32_t partition);
 
