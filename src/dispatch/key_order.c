@@ -361,10 +361,11 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
     struct key_entry *entry = entry_find(order, shipment->end.ref.seq);
     if (!entry)
         entry = entry_add(order, shipment->delivery.key, shipment->end.ref.seq);
-    CHECK(!entry->shipment || entry->shipment->state == SHIP_ENDING);
-    if (entry->shipment) { /* its lease has expired, and the job came again before we noticed */
+    struct shipment *former = entry->shipment;
+    if (former) { /* a client released it, or its lease has expired before we noticed */
         count_held(entry, false);
-        entry->shipment->entry = NULL;
+        former->entry = NULL;
+        former->lease_us = 0; /* so that it is not sent any more, if it was not yet */
     }
     entry->away = false;
     entry->shipment = shipment;

@@ -177,7 +177,8 @@ static inline struct bytes pack(struct packer *packer, struct bytes bytes)
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
 /* Called within the answer to a reserve: takes the job, or gives it back. */
 void shipment_arrive(struct lane *lane, const struct job_view *view);
-/* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. */
+/* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. Its
+   ticket must not be under way. */
 void shipment_return(struct shipment *shipment, int64_t due_us);
 /* Submits the commands of the outbox, and sends what is ready. True: there is more. */
 bool shipments_step(struct pump *pump);

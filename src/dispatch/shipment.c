@@ -443,6 +443,8 @@ static bool try_to_send(struct shipment *shipment)
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
     int64_t now_us = pump_now(pump);
+    if (shipment->pending) /* its lease is being renewed: lease_renewed() wakes the pump */
+        return false;
     if (pump->draining || lane->kept != shipment->kept || lane->stopped || lane_is_others(lane) ||
         !lane->sink || !lane->sink->sink->verbs->ready(lane->sink->sink, NULL)) {
         shipment_return(shipment, 0);
@@ -451,8 +453,8 @@ static bool try_to_send(struct shipment *shipment)
     if (shipment->of_key && !origin_admits(pump, shipment->of_key))
         return false;
     bool spare = shipment->lease_us - now_us >= shipment->delivery.timeout_us + SEND_SPARE_US - 1;
-    if (!pump_slots(pump) || !spare || shipment->pending ||
-        !origin_admits(pump, shipment->origin) || !lane_has_room(lane, now_us))
+    if (!pump_slots(pump) || !spare || !origin_admits(pump, shipment->origin) ||
+        !lane_has_room(lane, now_us))
         return false;
     send_now(shipment);
     return true;

@@ -47,7 +47,7 @@ static bool block_has(const struct address_block *block, const uint8_t address[A
 /* ---- what is not public ---- */
 
 struct denied {
-    uint8_t at[6];
+    uint8_t at[4];
     uint8_t bits;
 };
 
@@ -69,21 +69,16 @@ static const struct denied denied_v4[] = {
     {{224}, 3},           /* multicast, reserved, broadcast */
 };
 
-/* The same for IPv6. Ranges that embed IPv4 addresses are denied completely. */
+/*
+ * Of IPv6 only 2000::/3 has been assigned to public networks; in it, these are not public. What
+ * stands outside are loopback, local networks, multicast, NAT64 and other ways to write an IPv4
+ * address (such as ::ffff:0:127.0.0.1), and ranges that nobody has.
+ */
 static const struct denied denied_v6[] = {
-    {{0}, 96},                               /* ::, ::1, and ::a.b.c.d */
-    {{0, 0x64, 0xff, 0x9b}, 96},             /* NAT64 */
-    {{0, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48}, /* NAT64 of a network's own */
-    {{0x01}, 64},                            /* discard */
-    {{0x20, 0x01, 0x00}, 23},                /* protocol assignments, Teredo */
-    {{0x20, 0x01, 0x0d, 0xb8}, 32},          /* documentation */
-    {{0x20, 0x02}, 16},                      /* 6to4 */
-    {{0x3f, 0xff, 0x00}, 20},                /* documentation */
-    {{0x5f, 0x00}, 16},                      /* segment routing */
-    {{0xfc}, 7},                             /* unique local */
-    {{0xfe, 0x80}, 10},                      /* link-local */
-    {{0xfe, 0xc0}, 10},                      /* site-local, deprecated */
-    {{0xff}, 8},                             /* multicast */
+    {{0x20, 0x01, 0x00}, 23},       /* protocol assignments, Teredo */
+    {{0x20, 0x01, 0x0d, 0xb8}, 32}, /* documentation */
+    {{0x20, 0x02}, 16},             /* 6to4 */
+    {{0x3f, 0xff, 0x00}, 20},       /* documentation */
 };
 
 static bool is_denied(const uint8_t address[ADDRESS_BYTES])
@@ -92,11 +87,13 @@ static bool is_denied(const uint8_t address[ADDRESS_BYTES])
     const struct denied *rows = is_v4 ? denied_v4 : denied_v6;
     size_t count =
         is_v4 ? sizeof(denied_v4) / sizeof(denied_v4[0]) : sizeof(denied_v6) / sizeof(denied_v6[0]);
+    if (!is_v4 && address[0] >> 5 != 0x20 >> 5)
+        return true;
     for (size_t i = 0; i < count; i++) {
         unsigned skip = is_v4 ? sizeof(v4_mapped) : 0;
         struct address_block block = {.bits = (uint8_t)(rows[i].bits + 8 * skip), .is_v4 = is_v4};
         memcpy(block.at, v4_mapped, skip);
-        memcpy(block.at + skip, rows[i].at, is_v4 ? 4 : sizeof(rows[i].at));
+        memcpy(block.at + skip, rows[i].at, sizeof(rows[i].at));
         if (block_has(&block, address))
             return true;
     }

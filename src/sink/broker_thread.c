@@ -133,20 +133,18 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
     unlock(thread);
 }
 
-/* Ends the deliveries that wait for room in the window: they were not taken, so they go straight to
- * the outbox. */
-static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
+/* Under the mutex. Ends the oldest delivery that waits for room in the window: it was not taken, so
+   it goes straight to the outbox. */
+static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, bool unhealthy,
+                           const char *reason)
 {
-    struct queue_node *node;
-    lock(thread);
-    while ((node = queue_take(&thread->inbox))) {
-        struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
-        item->kind = kind;
-        (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
-        queue_add(&thread->outbox, node);
-        post(thread);
-    }
-    unlock(thread);
+    struct queue_node *node = queue_take(&thread->inbox);
+    struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
+    item->kind = kind;
+    item->unhealthy = unhealthy;
+    (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
+    queue_add(&thread->outbox, node);
+    post(thread);
 }
 
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
@@ -154,11 +152,25 @@ void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, con
     while (!list_empty(&thread->pending))
         broker_finish(thread, LIST_ENTRY(thread->pending.next, struct broker_item, pending), kind,
                       false, reason);
-    return_waiting(thread, kind, reason);
+    lock(thread);
+    while (thread->inbox.first)
+        return_waiting(thread, kind, false, reason);
+    unlock(thread);
+}
+
+/* The deadline of the delivery that has waited longest for room in the window. */
+static int64_t inbox_deadline_us(const struct broker_thread *thread)
+{
+    const struct queue_node *node = thread->inbox.first;
+    return node ? LIST_ENTRY(node, struct broker_item, place)->deadline_us : INT64_MAX;
 }
 
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 {
+    lock(thread);
+    while (inbox_deadline_us(thread) <= now_us)
+        return_waiting(thread, OUTCOME_FAILED, true, "it could not be sent to the broker in time");
+    unlock(thread);
     for (struct list *at = thread->pending.next; at != &thread->pending; at = at->next) {
         struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);
         if (item->deadline_us <= now_us)

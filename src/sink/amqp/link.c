@@ -263,13 +263,23 @@ void rabbit_link_release(struct rabbit_link *link)
     amqp_maybe_release_buffers(link->state);
 }
 
-void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms)
+static void sleep_on(struct rabbit_link *link, short events, int other_fd, int most_ms)
 {
-    struct pollfd fds[2] = {{.fd = amqp_get_sockfd(link->state), .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = amqp_get_sockfd(link->state), .events = events},
                             {.fd = other_fd, .events = POLLIN}};
     if (amqp_frames_enqueued(link->state) || amqp_data_in_buffer(link->state))
         return;
     (void)poll(fds, 2, most_ms); /* whatever the result, the caller reads again */
+}
+
+void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms)
+{
+    sleep_on(link, POLLIN, other_fd, most_ms);
+}
+
+void rabbit_link_sleep_until_writable(struct rabbit_link *link, int most_ms)
+{
+    sleep_on(link, POLLIN | POLLOUT, -1, most_ms);
 }
 
 bool rabbit_link_writable(const struct rabbit_link *link)

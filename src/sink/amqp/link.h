@@ -68,6 +68,8 @@ void rabbit_link_release(struct rabbit_link *link);
 void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms);
 /* True: the socket takes a few small messages without blocking. */
 bool rabbit_link_writable(const struct rabbit_link *link);
+/* Sleeps until it does, there is something to read, or most_ms milliseconds have passed. */
+void rabbit_link_sleep_until_writable(struct rabbit_link *link, int most_ms);
 /* Sets TCP_CORK: only full segments are sent until rabbit_link_let_go(), so that many small
    messages need few segments. The kernel sends the rest after 200 ms at the latest. */
 void rabbit_link_hold(struct rabbit_link *link);

@@ -204,7 +204,10 @@ static bool serve(struct publisher *publisher)
             end_late(publisher);
         }
         bool may_take = !link->blocked && have_room(publisher);
-        rabbit_link_sleep(link, may_take ? broker_wake_fd(publisher->thread) : -1, SLEEP_MS);
+        if (may_take && !rabbit_link_writable(link)) /* what waits would end each sleep at once */
+            rabbit_link_sleep_until_writable(link, SLEEP_MS);
+        else
+            rabbit_link_sleep(link, may_take ? broker_wake_fd(publisher->thread) : -1, SLEEP_MS);
     }
 }
 

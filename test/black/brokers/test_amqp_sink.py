@@ -189,6 +189,32 @@ def test_a_connection_that_an_operator_closes_counts_no_attempt(rabbit, channel,
     assert failed == 0 and delivered + other == 100000 and other > 0
 
 
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        words = file.read().rsplit(") ", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_while_rabbitmq_reads_nothing_messages_wait_without_work(rabbit, channel):
+    channel.queue_declare("slow")
+    reached, go_on = threading.Event(), threading.Event()
+    with Relay(rabbit.port) as relay:
+        drive = Drive(rabbit.url.replace(f":{rabbit.port}/", f":{relay.port}/"), NEVER_LATE, "window=4000")
+        relay.before(b"xxxxxxxxxx", lambda: (reached.set(), go_on.wait(PATIENCE_S)))
+        drive.tell("many 4000 - slow 4000")  # more than sockets hold
+        try:
+            assert reached.wait(PATIENCE_S)
+            time.sleep(1)  # they are full
+            before = cpu_seconds(drive.process.pid)
+            time.sleep(3)
+            assert cpu_seconds(drive.process.pid) - before < 0.1
+            go_on.set()
+            assert drive.expect("many").split()[2] == "4000"
+        finally:
+            go_on.set()
+            drive.kill()
+
+
 def test_p2_what_was_confirmed_outlives_a_broker_that_is_killed(rabbit, drive):
     rabbit.connect().channel().queue_declare("kept", durable=True)
     for i in range(5000):

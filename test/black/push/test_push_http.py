@@ -360,6 +360,20 @@ def test_push_ordered_says_whether_topics_with_order_by_key_are_sent_here(laterd
             receiver.wait(before + 2)
 
 
+def test_a_client_that_releases_a_job_of_an_ordered_topic_while_it_is_sent_has_it_sent_again(pushing, receiver):
+    before = len(receiver.requests)
+    target = {"type": "http", "url": receiver.url("/late/1")}
+    assert pushing.request("PUT", "/v1/topics/keyed", {"target": target, "order": "key"}).status == 200
+    pushing.push_id("keyed", id="first", body="x", key="k")  # with each healthy answer more are reserved
+    eventually(lambda: pushing.get("/v1/jobs/first").status == 404)
+    pushing.push_id("keyed", id="again", body="x", key="k")
+    receiver.wait(before + 2)
+    assert pushing.job("again", "release", delay="0s").status == 200
+    sent = receiver.wait(before + 3)[before:]
+    assert [request.header("laterd-job-id") for request in sent] == ["first", "again", "again"]
+    eventually(lambda: pushing.get("/v1/jobs/again").status == 404)
+
+
 def test_push_job_targets_off_stops_urls_that_were_stored_before(laterd, receiver):
     server = laterd(PUSH)
     before = len(receiver.requests)
