@@ -1,0 +1,173 @@
+"""What the tests take for a slow machine (test/harness): each tolerance excuses what a slow machine explains, and
+nothing else."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from busy import EVERY_S, Busy
+from local_server import Handler, LocalServer
+from patience import PATIENCE_S, TooLate, before
+from poll import Poll
+from relay import Relay, Search
+from wire import Client, Closed, eventually
+
+LONG_AGO, NOT_YET = 0, 4e9
+
+
+# What holds for a while only
+
+def test_an_assertion_that_fails_is_late_after_the_end_only():
+    with pytest.raises(TooLate), before(LONG_AGO):
+        assert False
+    with pytest.raises(AssertionError) as raised, before(NOT_YET):
+        assert False
+    assert raised.type is AssertionError
+
+
+@pytest.mark.parametrize("error", [TypeError, KeyError, NameError, ConnectionResetError, Closed])
+def test_no_answer_and_a_mistake_in_a_test_are_never_late(error):
+    with pytest.raises(error), before(LONG_AGO):
+        raise error("x")
+
+
+# Redis that did not answer in time
+
+class Watch:
+    """In place of a Busy that asks Redis: the time of each stall, a time.monotonic(), and how long it was."""
+
+    def __init__(self, *stalls):
+        self.stalls = stalls
+
+    def longest_since(self, when):
+        return max((took for end, took in self.stalls if end >= when), default=0)
+
+
+class Server(LocalServer):
+    """Answers each POST alike, after a time; `status` 0: it ends the connection instead."""
+
+    def __init__(self, status, body=b"", seconds=0):
+        asked = []
+
+        class Answers(Handler):
+            def do_GET(self):
+                self.send(200, {}, f"laterd_waiting {len(asked) if seconds else 0}\n".encode())
+
+            def do_POST(self):
+                self.text()
+                asked.append(self.path)
+                time.sleep(seconds)
+                if status:
+                    self.send(status, {}, body)
+                else:
+                    self.close_connection = True
+        self.begin(Answers)
+
+    @property
+    def port(self):
+        return self.server.server_address[1]
+
+
+AGAIN = json.dumps({"status": 503, "code": "again"}, separators=(",", ":")).encode()
+
+
+def judged(monkeypatch, seconds, path, *stalls):
+    """What is raised for a refusal that comes after so long; a stall: how long ago it ended, and how long it was."""
+    now = time.monotonic()
+    monkeypatch.setattr(Client, "redis_watch", Watch(*((now - ago, took) for ago, took in stalls)))
+    with Server(503, AGAIN, seconds) as server, Client(server.port) as client:
+        with pytest.raises(AssertionError) as raised:
+            client.post(path, topics=["t"])
+    return raised.type
+
+
+@pytest.mark.parametrize("seconds, path, stalls, kind", [
+    (0, "/v1/topics/t/jobs", [], AssertionError),  # at once, and Redis is well
+    (0, "/v1/topics/t/jobs", [(1, 0.1)], AssertionError),  # was late, but not as late as laterd waits for it
+    (0, "/v1/topics/t/jobs", [(60, 5)], AssertionError),  # laterd has connected again since
+    (0, "/v1/topics/t/jobs", [(1, 0.4)], TooLate),
+    (0, "/v1/reserve", [(1, 0.1)], AssertionError),
+    (0.1, "/v1/reserve", [], AssertionError),
+    (0.1, "/v1/reserve", [(-0.1, 0.05)], TooLate),  # a poll whose last look was under way for 50 ms
+    (0.1, "/v1/topics/t/jobs", [(-0.1, 0.05)], AssertionError),
+])
+def test_a_refusal_is_late_if_redis_was(monkeypatch, seconds, path, stalls, kind):
+    assert judged(monkeypatch, seconds, path, *stalls) is kind
+
+
+def test_a_watch_tells_how_late_a_look_was_and_that_one_goes_on():
+    go_on, asked = threading.Event(), threading.Event()
+
+    def hang():
+        asked.set()
+        go_on.wait(PATIENCE_S)
+    with Busy(hang) as busy:
+        assert asked.wait(PATIENCE_S)
+        time.sleep(0.3)
+        assert busy.longest_since(time.monotonic()) >= 0.3
+        go_on.set()
+        assert eventually(lambda: len(busy.late) > 2)
+        assert busy.longest_s >= 0.3 > EVERY_S
+        assert busy.longest_since(busy.late[0][0] + 0.001) < busy.longest_s
+
+
+# Consumers that wait
+
+@pytest.mark.parametrize("server, error, said", [
+    (Server(0), Closed, ""), (Server(204), AssertionError, "it did not wait"),
+    (Server(503, AGAIN), AssertionError, "it did not wait")])
+def test_who_is_answered_at_once_without_a_job_or_not_at_all_was_not_parked(server, error, said):
+    with server, pytest.raises(error, match=said):
+        Poll(server.port, "t")
+
+
+def test_who_gets_a_job_at_once_or_is_not_answered_was_parked():
+    jobs = json.dumps({"jobs": [{"id": "a"}]}).encode()
+    with Server(200, jobs) as server:
+        assert Poll(server.port, "t").job() == {"id": "a"}
+    with Server(200, jobs, seconds=0.5) as server:
+        assert Poll(server.port, "t").job() == {"id": "a"}
+    with Server(0, seconds=0.5) as server:
+        poll = Poll(server.port, "t")
+        with pytest.raises(Closed):
+            poll.jobs()
+
+
+# What passes a relay
+
+def test_bytes_that_passed_while_something_else_was_looked_for_are_not_found():
+    search, first, second = Search(), object(), object()
+    assert not search.finds(first, b"one", b"two, an o")
+    assert not search.finds(second, b"two", b"ne")
+    assert not search.finds(second, b"two", b" and t")
+    assert search.finds(second, b"two", b"wo")
+    assert not search.finds(second, b"two", b" and so on")
+    assert not search.finds(None, None, b"two")
+    assert not search.finds(first, b"two", b"t")
+    assert not search.finds(first, b"two", b"w") and search.finds(first, b"two", b"o")
+    assert search.finds(first, b"o", b"o") and not search.finds(first, b"o", b"n")
+
+
+def test_a_hook_that_takes_the_place_of_another_sees_only_what_comes_then():
+    acted, got = [], b""
+    with socket.create_server(("127.0.0.1", 0)) as listener, Relay(listener.getsockname()[1]) as relay, \
+            socket.create_connection(("127.0.0.1", relay.port), PATIENCE_S) as client:
+        server, _ = listener.accept()
+        server.settimeout(PATIENCE_S)
+        relay.before(b"never", lambda: acted.append("never"))
+        client.sendall(b"push ")
+        while got != b"push ":
+            got += server.recv(100)
+        relay.before(b"push", lambda: acted.append("push"))
+        client.sendall(b"stats ")
+        while got != b"push stats ":
+            got += server.recv(100)
+        assert not acted, "what it is to come before has passed"
+        client.sendall(b"push ")
+        while got != b"push stats push ":
+            got += server.recv(100)
+        assert acted == ["push"]
+        server.close()
