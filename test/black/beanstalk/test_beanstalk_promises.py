@@ -60,7 +60,7 @@ def test_p1_inserted_survives_kill_9(tmp_path, layout):
             for worker in workers:
                 worker.start()
             time.sleep(0.1)
-            eventually(lambda number=number: oracle.counts()["acknowledged"] > 30 * (number + 1))
+            assert eventually(lambda number=number: oracle.counts()["acknowledged"] > 30 * (number + 1))
             server.kill()
             for worker in workers:
                 worker.join(20)

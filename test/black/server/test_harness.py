@@ -18,6 +18,12 @@ from wire import Client, Closed, eventually
 LONG_AGO, NOT_YET = 0, 4e9
 
 
+@pytest.fixture(autouse=True)
+def no_redis(monkeypatch):
+    """Whatever laterd runs on elsewhere."""
+    monkeypatch.setattr(Client, "redis_watch", None)
+
+
 # What holds for a while only
 
 def test_an_assertion_that_fails_is_late_after_the_end_only():
