@@ -143,10 +143,10 @@ STALL_S = 0.25  # an eighth of redis.timeout: what made laterd give Redis up del
 REMEMBERED_S = 10  # for how long laterd may be without a connection after a stall
 
 
-def judge_again(response, begun, watch, waits=False):
+def judge_again(response, begun, ended, watch, waits):
     """laterd says that a Redis that is always there did not answer in time. The machine was busy if the watch had to
     wait as well: before the request, too, for without a connection laterd refuses at once; otherwise it is wrong."""
-    took = time.monotonic() - begun
+    took = ended - begun
     enough = YOUNG_LOOK_S / 2 if waits and took >= YOUNG_LOOK_S else STALL_S
     waited = watch.longest_since(begun - REMEMBERED_S)
     said = f"after {took:.3f} s, within which Redis was late by {waited:.3f} s at most: {response}"
@@ -180,7 +180,7 @@ class Client:
         if response.headers.get("connection", "").lower() == "close":
             self.close()
         if self.redis_watch and b'"code":"again"' in response.body:  # of the request, or of a job in it
-            judge_again(response, begun, self.redis_watch, waits=path == "/v1/reserve")
+            judge_again(response, begun, time.monotonic(), self.redis_watch, waits=path == "/v1/reserve")
         return response
 
     def get(self, path):

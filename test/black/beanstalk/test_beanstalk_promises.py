@@ -8,7 +8,7 @@ import time
 import pytest
 
 from beanstalk import Connection, command
-from patience import soon
+from patience import PATIENCE_S, soon
 from process import ROOT, Laterd
 from wire import Client, eventually
 
@@ -36,7 +36,9 @@ def drain(port, oracle):
             return sum(int(stats[f"current-jobs-{state}"])
                        for state in ("delayed", "ready", "reserved", "buried"))
 
+        end = time.monotonic() + 3 * PATIENCE_S
         while left(one.stats()):
+            assert time.monotonic() < end, one.stats()
             while one.ask("kick 1000").number:
                 pass
             asked_at = time.monotonic()

@@ -159,6 +159,7 @@ def longest_answer(laterd, seconds):
     while time.monotonic() < end:
         begun, answered = time.monotonic(), False
         while not answered:
+            assert time.monotonic() < begun + PATIENCE_S, "it serves no more"
             try:
                 with Client(laterd.port, seconds=30) as client:
                     answered = client.get("/healthz").status == 200

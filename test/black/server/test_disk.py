@@ -359,7 +359,9 @@ def put(server, body):
         stream.sendall(b"use mine\r\nput 0 3600 60 %d\r\n" % len(body) + body + b"\r\n")
         said = b""
         while b"INSERTED" not in said:
-            said += stream.recv(100)
+            more = stream.recv(100)
+            assert more, said
+            said += more
 
 
 def test_salvage_takes_no_clients_bytes_for_a_job_that_lives(laterd, tmp_path):

@@ -136,7 +136,9 @@ def test_p3_far_jobs_come_on_time(laterd):
         bodies = push_far(client, 600, delay_s=9)
         start, came = time.time(), {}
         while len(came) < 5:
-            for job in client.reserve("t", most=5, wait="20s"):
+            jobs = client.reserve("t", most=5, wait="20s")
+            assert jobs, came.keys()
+            for job in jobs:
                 assert time.time() * 1000 >= job["due_ms"]
                 came[job["id"]] = job["body"]
         soon(time.time() - start, 30)
@@ -406,6 +408,7 @@ def test_delayed_jobs_that_fall_due_while_no_consumer_is_there_do_not_stay_in_me
         assert len(client.get("/v1/topics/t/jobs?state=ready&limit=1000").json()["jobs"]) == 1000
         taken = {}
         while len(taken) < 1000:
-            for job in client.reserve("t", most=100):
-                taken[job["id"]] = job["body"]
+            jobs = client.reserve("t", most=100)
+            assert jobs, len(taken)
+            taken.update((job["id"], job["body"]) for job in jobs)
         assert taken == bodies
