@@ -121,10 +121,10 @@ def engine(request):
     if name == "embedded":
         yield name
         return
-    with Redis() as server:
-        Laterd.redis_url, Client.again_is_late = server.url, True
+    with Redis() as server, server.watched():
+        Laterd.redis_url, Client.redis_watch = server.url, server.watch
         yield name
-        Laterd.redis_url, Client.again_is_late = None, False
+        Laterd.redis_url, Client.redis_watch = None, None
 
 
 def pytest_sessionstart(session):
@@ -166,10 +166,12 @@ def client(shared):
 
 
 @pytest.fixture
-def again_is_late(monkeypatch, request):
-    """For tests of laterd on a Redis that is always there: it is busy if it does not answer in time."""
+def redis_is_there(monkeypatch, request):
+    """For files that run on each engine, on a `redis` of their own that is always there and watched(): it was busy
+    if it did not answer in time."""
     engines = getattr(getattr(request.node, "callspec", None), "params", {}).values()
-    monkeypatch.setattr(Client, "again_is_late", "embedded" not in engines)
+    if any(str(engine).startswith("redis") for engine in engines):
+        monkeypatch.setattr(Client, "redis_watch", request.getfixturevalue("redis").watch)
 
 
 @pytest.fixture

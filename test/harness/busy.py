@@ -9,19 +9,32 @@ EVERY_S = 0.05
 
 
 class Busy:
-    """Looks while the block runs; `longest_s` is by how much a sleep of its own was too long."""
+    """Looks while the block runs; `longest_s` is by how much a sleep of its own was too long, with the time that
+    `also`, which is called after each sleep, took."""
 
-    def __init__(self):
-        self.longest_s = 0.0
+    def __init__(self, also=lambda: None):
+        self.also = also
+        self.late = []  # (when a look ended, by how much it was late)
+        self.begun = time.monotonic()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._look, daemon=True)
 
     def _look(self):
-        before = time.monotonic()
+        self.begun = time.monotonic()
         while not self.over.wait(EVERY_S):
+            self.also()
             now = time.monotonic()
-            self.longest_s = max(self.longest_s, now - before - EVERY_S)
-            before = now
+            self.late.append((now, now - self.begun - EVERY_S))
+            self.begun = now
+
+    def longest_since(self, when):
+        """Of the looks that ended after that time.monotonic(), or go on."""
+        now = 0 if self.over.is_set() else time.monotonic() - self.begun - EVERY_S
+        return max(0.0, now, *(late for end, late in list(self.late) if end >= when))
+
+    @property
+    def longest_s(self):
+        return self.longest_since(0)
 
     def __enter__(self):
         self.thread.start()

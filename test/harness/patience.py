@@ -21,12 +21,11 @@ def soon(took, limit):
 @contextlib.contextmanager
 def before(end):
     """For what holds until `end`, a time.time(), and no longer: a ttr, a delay, a pause. A failure in the block is
-    one if it comes before that; later it is too late, for it says nothing then. No answer at all is a failure."""
+    one if it comes before that; later it is too late, for it says nothing then. Only an assertion may be late: no
+    answer at all is a failure at any time, and so is a mistake in the test."""
     try:
         yield
-    except OSError:
-        raise
-    except Exception as error:
+    except AssertionError as error:
         if time.time() >= end:
             raise TooLate(f"{time.time() - end:.3f} s after the time: {error!r}") from error
         raise

@@ -5,21 +5,23 @@ import threading
 import time
 
 from patience import PATIENCE_S
-from wire import Client, Closed, eventually
+from wire import Client, eventually
 
 LONG_S = 600  # how long it waits: longer than whoever waits for it
 
 
 class Poll(threading.Thread):
-    """A parked reserve of one job."""
+    """A parked reserve of one job; one that has got it at once is not parked."""
 
     def __init__(self, port, *topics, wait=f"{LONG_S}s"):
         super().__init__(daemon=True)
-        self.port, self.topics, self.wait, self.answer = port, topics, wait, None
+        self.port, self.topics, self.wait = port, topics, wait
+        self.answer, self.error = None, None
         before = self.parked()
         self.start()
-        assert eventually(lambda: self.answer or not self.is_alive() or self.parked() > before), "it was not parked"
+        assert eventually(lambda: not self.is_alive() or self.parked() > before), "it was not parked"
         time.sleep(0.2)  # an engine has asked for its topics
+        assert self.is_alive() or self.jobs(), f"it did not wait: {self.answer}"
 
     def parked(self):
         """How many reserves are parked there; other ones may begin and end meanwhile."""
@@ -31,13 +33,15 @@ class Poll(threading.Thread):
             with Client(self.port, seconds=LONG_S + 60) as client:
                 self.answer = client.post("/v1/reserve", {"topics": list(self.topics), "wait": self.wait})
                 self.at = time.monotonic()
-        except (OSError, Closed):
-            pass  # the server was killed: there is no answer
+        except Exception as error:  # for jobs(), which nobody asks if the server was killed
+            self.error = error
 
     def jobs(self, seconds=PATIENCE_S):
         """What it got within so long; [] if it was answered without a job."""
         self.join(seconds)
-        assert self.answer is not None, "it is still parked"
+        assert not self.is_alive(), "it is still parked"
+        if self.error:
+            raise self.error
         return self.answer.json()["jobs"] if self.answer.status == 200 else []
 
     def job(self, seconds=PATIENCE_S):

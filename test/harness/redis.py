@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+from busy import Busy
 from patience import PATIENCE_S
 from ports import cluster_ports, free_port  # noqa: F401  (tests take them from here, too)
 from process import remove
@@ -83,6 +84,7 @@ class Redis:
         self.environment = {}  # beside that of the tests
         self.password = None  # what they ask for, if they ask
         self.process = None
+        self.watch = None
 
     @property
     def address(self):
@@ -146,6 +148,12 @@ class Redis:
         self.kill()
         if self.own_folder:
             remove(self.folder)  # a child that saves ends a little later than its parent
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Meanwhile it is asked again and again: `watch` tells how long that took, or how late it was asked."""
+        with self.connect() as connection, Busy(lambda: connection.call("PING")) as self.watch:
+            yield self
 
     def freeze(self):
         self.signal(signal.SIGSTOP)

@@ -10,6 +10,25 @@ CHUNK = 1 << 16
 FIRST_WORDS = 1000  # bytes of what a connection asks at first
 
 
+class Search:
+    """Looks for bytes in what passes, in however many pieces they come, from when they are looked for: what has passed
+    before, while something else was looked for, is not part of it."""
+
+    def __init__(self):
+        self.wanted, self.tail = None, b""
+
+    def finds(self, wanted, marker, piece):
+        """`wanted`: for what the marker is looked for, which tells one search from the next; None: for nothing."""
+        if wanted is not self.wanted:
+            self.wanted, self.tail = wanted, b""
+        if wanted is None:
+            return False
+        seen = self.tail + piece
+        found = marker in seen
+        self.tail = b"" if found else seen[max(0, len(seen) - len(marker) + 1):]
+        return found
+
+
 class Relay:
     """Listens on a port of its own; connection n goes to the port targets[n % len(targets)], or to
     the next one that answers. `targets` may be changed at any time."""
@@ -90,19 +109,17 @@ class Relay:
 
     def _requests(self, pair, deaf):
         client, server = pair
-        before = piece = b""  # a marker may come in two pieces
+        to_cut, to_act = Search(), Search()
         with contextlib.suppress(OSError):
             while data := client.recv(CHUNK):
-                marker = self.marker
-                if marker and marker in before + data:
+                marker, hook = self.marker, self.hook
+                if to_cut.finds(marker, marker, data):
                     self.marker = None
                     deaf.set()
-                before = data[-len(marker):] if marker else b""
-                if self.hook and self.hook[0] in piece + data:
-                    act, self.hook = self.hook[1], None
-                    if act() is False:
+                if to_act.finds(hook, hook and hook[0], data):
+                    self.hook = None
+                    if hook[1]() is False:
                         break
-                piece = data[-FIRST_WORDS:] if self.hook else b""
                 if len(self.asked.get(pair, b"")) < FIRST_WORDS:
                     self.asked[pair] = self.asked.get(pair, b"") + data
                 server.sendall(data)

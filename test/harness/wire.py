@@ -138,10 +138,27 @@ def request_bytes(method, path, body=b"", headers=()):
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8") + body
 
 
+YOUNG_LOOK_S = 0.05  # a poll whose time ends does not wait for a look at Redis that is younger
+STALL_S = 0.25  # an eighth of redis.timeout: what made laterd give Redis up delayed others by as much
+REMEMBERED_S = 10  # for how long laterd may be without a connection after a stall
+
+
+def judge_again(response, begun, ended, watch, waits):
+    """laterd says that a Redis that is always there did not answer in time. The machine was busy if the watch had to
+    wait as well: before the request, too, for without a connection laterd refuses at once; otherwise it is wrong."""
+    took = ended - begun
+    enough = YOUNG_LOOK_S / 2 if waits and took >= YOUNG_LOOK_S else STALL_S
+    waited = watch.longest_since(begun - REMEMBERED_S)
+    said = f"after {took:.3f} s, within which Redis was late by {waited:.3f} s at most: {response}"
+    if waited >= enough:
+        raise TooLate(said)
+    raise AssertionError(said)
+
+
 class Client:
     """One keep-alive connection that speaks HTTP; connects again when the server has closed it."""
 
-    again_is_late = False  # is a refusal because Redis did not answer in time a busy machine's?
+    redis_watch = None  # a Busy that asks the Redis of all laterds, which is always there; see judge_again()
 
     def __init__(self, port, seconds=30):
         self.port, self.seconds, self.wire = port, seconds, None
@@ -157,12 +174,13 @@ class Client:
         data = content.encode() if isinstance(content, str) else content or b""
         if self.wire is None:
             self.wire = Wire(self.port, self.seconds)
+        begun = time.monotonic()
         self.wire.send(request_bytes(method, path, data, headers))
         response = self.wire.response(head=method == "HEAD")
         if response.headers.get("connection", "").lower() == "close":
             self.close()
-        if self.again_is_late and b'"code":"again"' in response.body:  # of the request, or of a job in it
-            raise TooLate(f"Redis did not answer in time: {response}")
+        if self.redis_watch and b'"code":"again"' in response.body:  # of the request, or of a job in it
+            judge_again(response, begun, time.monotonic(), self.redis_watch, waits=path == "/v1/reserve")
         return response
 
     def get(self, path):

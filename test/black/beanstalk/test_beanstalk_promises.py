@@ -8,7 +8,7 @@ import time
 import pytest
 
 from beanstalk import Connection, command
-from patience import soon
+from patience import PATIENCE_S, soon
 from process import ROOT, Laterd
 from wire import Client, eventually
 
@@ -36,7 +36,9 @@ def drain(port, oracle):
             return sum(int(stats[f"current-jobs-{state}"])
                        for state in ("delayed", "ready", "reserved", "buried"))
 
+        end = time.monotonic() + 3 * PATIENCE_S
         while left(one.stats()):
+            assert time.monotonic() < end, one.stats()
             while one.ask("kick 1000").number:
                 pass
             asked_at = time.monotonic()
@@ -60,7 +62,7 @@ def test_p1_inserted_survives_kill_9(tmp_path, layout):
             for worker in workers:
                 worker.start()
             time.sleep(0.1)
-            eventually(lambda number=number: oracle.counts()["acknowledged"] > 30 * (number + 1))
+            assert eventually(lambda number=number: oracle.counts()["acknowledged"] > 30 * (number + 1))
             server.kill()
             for worker in workers:
                 worker.join(20)

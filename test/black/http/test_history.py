@@ -160,7 +160,9 @@ def test_it_says_by_whom_a_job_was_reserved(laterd, tmp_path):
         third.sendall(b"use b\r\nwatch b\r\nput 1 0 60 1\r\nx\r\nreserve\r\n")
         seen = b""
         while b"RESERVED" not in seen:
-            seen += third.recv(4096)
+            more = third.recv(4096)
+            assert more, seen
+            seen += more
         number = seen.split(b"RESERVED ")[1].split()[0].decode()
         with Client(server.port) as client:
             assert events(client, f"@{number}")[1]["by"] == "%s:%d" % third.getsockname()

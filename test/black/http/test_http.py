@@ -149,7 +149,9 @@ def test_a_dripping_request_gets_408_though_it_never_pauses(hasty):
 def test_an_idle_connection_is_closed(hasty):
     with sent_at_once(hasty.port, request_bytes("GET", "/healthz")) as wire:
         assert wire.response().status == 200
+        begin = time.monotonic()
         assert wire.closed()
+        assert 0.5 < soon(time.monotonic() - begin, 3)
 
 
 def test_a_long_poll_is_not_idle(hasty, topic):

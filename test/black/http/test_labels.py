@@ -62,7 +62,7 @@ def test_of_one_millisecond_the_lower_rank_goes_first(client, topic):
         return len(taken) == 6
 
     taken = []
-    eventually(all_of)
+    assert eventually(all_of)
     assert [job["body"] for job in taken] == ["now", "0", "3", "500", "70000", "999"]
     assert all(job["due_ms"] == due for job in taken[1:]), "its microseconds alone differ"
 

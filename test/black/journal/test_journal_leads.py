@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from coordination import RedisService, until
-from journal import CURSORS, DELETED, JOBS, LOGS, agree, differences, rows
+from journal import CURSORS, DELETED, JOBS, LOGS, agree, differences, gauge, rows
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from patience import PATIENCE_S, soon
 from ports import free_port
@@ -54,13 +54,6 @@ def a_member(service, tmp_path, request):
     for laterd in made:
         laterd.kill()
         print("\n".join(laterd.lines))
-
-
-def gauge(client, name):
-    for line in client.get("/metrics").body.decode().splitlines():
-        if line.startswith(f"laterd_{name} "):
-            return float(line.split()[1])
-    return None
 
 
 def caught_up(server, maria, base, topics=("t",)):
@@ -166,6 +159,7 @@ def longest_answer(laterd, seconds):
     while time.monotonic() < end:
         begun, answered = time.monotonic(), False
         while not answered:
+            assert time.monotonic() < begun + PATIENCE_S, "it serves no more"
             try:
                 with Client(laterd.port, seconds=30) as client:
                     answered = client.get("/healthz").status == 200

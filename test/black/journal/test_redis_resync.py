@@ -21,7 +21,7 @@ def leads(server):
 
 def test_rows_that_are_missing_or_wrong_or_of_no_job_are_made_right(daemon, maria, base):
     server = daemon()
-    server.wait_log("journal_writes")
+    assert server.wait_log("journal_writes")
     with Client(server.port, seconds=60) as client:
         fill(client, 1200)
         is_equal(server, maria, base)
@@ -43,7 +43,7 @@ def test_rows_that_are_missing_or_wrong_or_of_no_job_are_made_right(daemon, mari
 
 def test_a_job_that_was_restored_under_its_old_number_keeps_its_row(daemon, maria, base):
     server = daemon()
-    server.wait_log("journal_writes")
+    assert server.wait_log("journal_writes")
     with Client(server.port, seconds=60) as client:
         number = client.push_id("t", body="x", delay="1h")
         assert client.job(number, method="DELETE").status == 204
@@ -105,7 +105,7 @@ def test_killed_in_the_middle_another_daemon_goes_on(daemon, maria, base):
 def test_one_that_is_fenced_goes_on_without_having_failed(daemon, maria, base):
     """Another writer takes the cursor while the resync's first commit waits for it."""
     server = daemon()
-    server.wait_log("journal_writes")
+    assert server.wait_log("journal_writes")
     with Client(server.port, seconds=60) as client:
         fill(client, 2000)
         is_equal(server, maria, base)
@@ -130,7 +130,7 @@ def test_one_that_is_fenced_goes_on_without_having_failed(daemon, maria, base):
 def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base, redis):
     """MySQL is an older copy."""
     server = daemon()
-    server.wait_log("journal_writes")
+    assert server.wait_log("journal_writes")
     with Client(server.port, seconds=60) as client:
         fill(client, 600)
         is_equal(server, maria, base)
@@ -156,7 +156,7 @@ def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base, red
 @pytest.mark.parametrize("max_lag", ["1M"])
 def test_it_makes_no_more_entries_than_mysql_takes(daemon, maria, base, max_lag):
     server = daemon(max_lag=max_lag)
-    server.wait_log("journal_writes")
+    assert server.wait_log("journal_writes")
     with Client(server.port, seconds=60) as client:
         for first in range(0, 3000, 50):
             client.push_many("t", [{"id": f"j{i}", "body": "x" * 500, "delay": "1h"} for i in range(first, first + 50)])

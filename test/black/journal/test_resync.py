@@ -236,7 +236,7 @@ def test_a_journal_that_was_given_up_goes_on_without_a_restart(writer, maria, ba
         maria.run(f"DELETE FROM {JOBS}", f"INSERT INTO {JOBS} SELECT * FROM old_jobs",
                   f"UPDATE {CURSORS} c JOIN old_cursor o ON o.store_id=c.store_id SET c.batch=o.batch", database=base)
         server.start()
-        server.wait_log("journal_out_of_step")
+        assert server.wait_log("journal_out_of_step")
     with Client(server.port, seconds=60) as client:
         assert client.post("/v1/topics/t/jobs", {"id": "refused", "body": "x"}).status == 503
         assert later(server, "resync").returncode == 0
@@ -258,7 +258,7 @@ def test_mysql_that_lost_commits_while_it_was_away_is_made_right(writer, maria, 
         caught_up(server, maria, base)
         maria.run(f"UPDATE {CURSORS} SET batch=1", f"DELETE FROM {JOBS} WHERE id LIKE 'j%7'", database=base)
         client.push("t", id="stops", body="x")
-        server.wait_log("journal_fenced")
+        assert server.wait_log("journal_fenced")
         assert later(server, "resync").returncode == 0
         caught_up(server, maria, base)
 
@@ -333,7 +333,7 @@ def test_restore_shows_how_far_it_is(writer, laterd, maria, base, words):
     server.kill()
     maria.run(f"DELETE FROM {CURSORS}", database=base)
     new = laterd({"journal": {"url": maria.url_of[base]}})
-    new.wait_log("journal_writes")
+    assert new.wait_log("journal_writes")
     with subprocess.Popen([LATER, "journal", "restore", "-s", f"http://127.0.0.1:{new.port}", *words], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as restoring:
         maria.signal(signal.SIGSTOP)

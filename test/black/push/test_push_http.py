@@ -70,7 +70,7 @@ def test_p3_p5_a_job_is_sent_when_it_is_due_and_finished_by_the_answer(pushing, 
     assert request.header("content-type") == "application/json"
     assert request.header("webhook-signature").startswith("v1,")
     assert "." not in request.header("webhook-id")
-    eventually(lambda: pushing.get("/v1/jobs/order-1").status == 404)
+    assert eventually(lambda: pushing.get("/v1/jobs/order-1").status == 404)
 
 
 def test_a_failed_attempt_is_sent_again_with_the_same_id_and_then_buried(pushing, receiver):
@@ -80,7 +80,7 @@ def test_a_failed_attempt_is_sent_again_with_the_same_id_and_then_buried(pushing
     sent = receiver.wait(before + 3)[before:]
     assert [request.header("laterd-attempt") for request in sent] == ["1", "2", "3"]
     assert len({request.header("webhook-id") for request in sent}) == 1
-    eventually(lambda: pushing.state("b1") == "buried")
+    assert eventually(lambda: pushing.state("b1") == "buried")
     notes = attempts(pushing, "b1")
     assert [note["code"] for note in notes] == [500, 500, 500]
     assert notes[0]["reason"] == "answered 500" and notes[0]["response"] == "fine"
@@ -93,7 +93,7 @@ def check_days(client, days):
         set_target(client, name, url, retry=None, **(more[0] if more else {}))
         client.push_id(name, id=name, body="x")
     for name, (_, reason, *_) in days.items():
-        eventually(lambda name=name: client.state(name) == "buried", seconds=30)
+        assert eventually(lambda name=name: client.state(name) == "buried", seconds=30)
         said = attempts(client, name)[-1]["reason"]
         assert said.startswith(reason) if reason.endswith(": ") else said == reason, (name, said)
 
@@ -169,7 +169,7 @@ def test_names_that_lead_nowhere_or_inside_are_a_clear_reason_on_the_job(laterd,
         rebind = receiver.url("/ok?Connection=close", host="rebind.test")
         set_target(client, "rebind", rebind)
         client.push_id("rebind", id="first", body="x")
-        eventually(lambda: client.get("/v1/jobs/first").status == 404)
+        assert eventually(lambda: client.get("/v1/jobs/first").status == 404)
         before = receiver.connections
         check_days(client, {
             "rebind": (rebind, "not allowed: the address is not public, and push.allow does not list it"),
@@ -245,7 +245,7 @@ def test_a_missing_secret_fails_the_job_by_the_name_of_its_reference(pushing, re
     set_target(pushing, "signed", receiver.url(), retry=None, sign=[f"file:{path}"])
     path.unlink()
     pushing.push_id("signed", id="s1", body="x")
-    eventually(lambda: pushing.state("s1") == "buried")
+    assert eventually(lambda: pushing.state("s1") == "buried")
     assert attempts(pushing, "s1")[-1]["reason"] == \
         f"the secret file:{path} cannot be read: No such file or directory"
 
@@ -277,8 +277,8 @@ def test_a_receiver_gets_no_more_than_push_host_rate_whatever_the_topics(laterd)
 def test_410_pauses_the_target_and_keeps_what_waits(pushing, receiver):
     set_target(pushing, "gone", receiver.url("/status/410"))
     pushing.push_id("gone", id="g1", body="x")
-    eventually(lambda: pushing.state("g1") == "buried")
-    eventually(lambda: pushing.get("/v1/topics/gone").json()["settings"].get("paused") is True)
+    assert eventually(lambda: pushing.state("g1") == "buried")
+    assert eventually(lambda: pushing.get("/v1/topics/gone").json()["settings"].get("paused") is True)
     pushing.push_id("gone", id="g2", body="x")
     time.sleep(0.5)
     assert pushing.state("g2") == "ready"

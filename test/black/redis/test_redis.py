@@ -45,25 +45,35 @@ def push_all(client, topic, count, **fields):
     return [client.push_id(topic, body=f"{topic}-{i}", **fields) for i in range(count)]
 
 
-def drain(client, topic, refused=()):
-    """All ready jobs of the topic, finished; their bodies in the order they came. `refused`: statuses that end it too:
-    there may be more then."""
-    bodies = []
+def take_into(bodies, client, topic):
+    """Finishes jobs of the topic that are ready, as long as some come; returns the status of the answer without."""
     while True:
         answer = client.post("/v1/reserve", {"topics": [topic], "wait": 0, "max": 100})
         if answer.status != 200:
-            assert answer.status in (204, *refused), answer
-            return bodies
+            return answer.status
         for job in answer.json()["jobs"]:
             bodies.append(job["body"])
             assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
 
 
+def drain(client, topic):
+    """All ready jobs of the topic, finished; their bodies in the order they came."""
+    bodies = []
+    assert take_into(bodies, client, topic) == 204
+    return bodies
+
+
 def drain_all(client, topic, wanted):
-    """The same, until these have come: an answer may be without jobs of a server that is slow, or be a 503."""
+    """The same, until these have come, and no more: an answer may be without jobs of a server that is slow, or be a
+    503, which says nothing of what is there."""
     bodies, wanted = [], set(wanted)
-    wait_until(lambda: bodies.extend(drain(client, topic, (503,))) or wanted <= set(bodies))
-    return bodies + drain(client, topic)
+
+    def nothing_is_left():
+        status = take_into(bodies, client, topic)
+        assert status in (204, 503), status
+        return status == 204 and wanted <= set(bodies)
+    wait_until(nothing_is_left)
+    return bodies
 
 
 class Taker(threading.Thread):

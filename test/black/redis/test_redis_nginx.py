@@ -131,7 +131,7 @@ def test_p2_a_daemon_that_is_killed_loses_no_acknowledged_job(front):
                 pass
             acknowledged.add(f"j{i}")
 
-    pusher = threading.Thread(target=push_some)
+    pusher = threading.Thread(target=push_some, daemon=True)
     pusher.start()
     assert eventually(lambda: len(acknowledged) > 50)
     front.daemons[0].kill()

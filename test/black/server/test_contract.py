@@ -16,12 +16,12 @@ from wire import Client, Wire, eventually, request_bytes
 
 ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts", "redis in 16 parts spread"]
 
-pytestmark = pytest.mark.usefixtures("again_is_late")
+pytestmark = pytest.mark.usefixtures("redis_is_there")
 
 
 @pytest.fixture(scope="module")
 def redis():
-    with Redis() as server:
+    with Redis() as server, server.watched():
         yield server
 
 

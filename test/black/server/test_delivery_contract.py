@@ -14,12 +14,12 @@ from wire import Client, eventually
 ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts"]
 HTTP = {"type": "http", "url": "https://a.example/"}
 
-pytestmark = pytest.mark.usefixtures("again_is_late")
+pytestmark = pytest.mark.usefixtures("redis_is_there")
 
 
 @pytest.fixture(scope="module")
 def redis():
-    with Redis() as server:
+    with Redis() as server, server.watched():
         yield server
 
 

@@ -33,7 +33,7 @@ def ids_of(client, topic, state):
     while True:
         page = client.get(f"/v1/topics/{topic}/jobs?state={state}&limit=1000{cursor}").json()
         found |= {job["id"] for job in page["jobs"]}
-        following = page.get("cursor") or page.get("next_cursor")
+        following = page.get("cursor")
         if not following:
             return found
         cursor = f"&cursor={following}"
@@ -46,6 +46,7 @@ def test_p2_kill_9_keeps_every_acknowledged_job(laterd):
     with Client(server.port) as client:
         delayed = set(push_many(client, "t", 500, delay="1h"))
         ready = set(push_many(client, "r", 500))
+        assert len(delayed) == len(ready) == 500
         held = client.reserve("r", most=10)
         for job in held[:5]:
             assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
@@ -162,15 +163,8 @@ def test_later_verify_reads_every_byte_and_finds_damage(laterd):
         file.write(b"y")
     bad = subprocess.run([LATER, "verify", server.data], capture_output=True, text=True, check=False)
     assert bad.returncode != 0 and segment.name in bad.stdout + bad.stderr
-    try:
+    with pytest.raises(DidNotStart, match=segment.name):
         server.start()
-    except DidNotStart as why:
-        assert segment.name in str(why)
-    else:
-        with Client(server.port) as client:
-            for job_id in ids_of(client, "t", "delayed"):
-                answer = client.job(job_id, method="GET")
-                assert answer.status != 200 or answer.json()["body"] == "x" * 200
 
 
 def flip(path, text, behind=0):
@@ -365,7 +359,9 @@ def put(server, body):
         stream.sendall(b"use mine\r\nput 0 3600 60 %d\r\n" % len(body) + body + b"\r\n")
         said = b""
         while b"INSERTED" not in said:
-            said += stream.recv(100)
+            more = stream.recv(100)
+            assert more, said
+            said += more
 
 
 def test_salvage_takes_no_clients_bytes_for_a_job_that_lives(laterd, tmp_path):

@@ -285,7 +285,7 @@ def test_sigterm_answers_who_waits_and_keeps_everything(laterd):
         assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 2)
         server.signal(signal.SIGTERM)
         answer = poll.response()
-        assert answer.status in (204, 503)
+        assert answer.status == 503
         assert old.response().status == 200
         assert poll.closed()
     assert server.wait() == 0
@@ -306,14 +306,14 @@ def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
 
         def not_ready():
             try:
-                with Client(server.port, 1) as client:
+                with Client(server.port) as client:
                     return client.get("/readyz").status == 503
-            except (OSError, Closed):
+            except (ConnectionError, Closed):
                 return True
         assert eventually(not_ready)
         busy.send(body[3:])
         answer = busy.response()
-        assert answer.status in (201, 503) and answer.headers["connection"] == "close"
+        assert answer.status == 201 and answer.headers["connection"] == "close"
     assert server.wait() == 0
 
 

@@ -43,7 +43,9 @@ def come_and_go(client, topic, count):
             wire.send(b"".join(request_bytes("DELETE", f"/v1/jobs/{one}") for one in batch))
             answers = b""
             while answers.count(b"\r\n\r\n") < len(batch):
-                answers += wire.socket.recv(1 << 20)
+                more = wire.socket.recv(1 << 20)
+                assert more, answers[-300:]
+                answers += more
             assert answers.count(b"HTTP/1.1 204 ") == len(batch)
 
 

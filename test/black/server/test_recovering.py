@@ -8,14 +8,16 @@ import subprocess
 import time
 
 import pytest
+from busy import Busy
 from coordination import RedisService, until
-from patience import PATIENCE_S, TooLate, soon
+from patience import PATIENCE_S, soon
 from ports import free_port
 from process import ROOT
 from wire import Client, Closed, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
 
+KEPT_S = 0.5  # out of the 1.3 s within which a member must hear from its service
 JOBS, BODY_BYTES = 24, 512 * 1024  # a log of 12 MiB, read in steps of a MiB
 
 
@@ -154,15 +156,17 @@ def test_a_term_that_ends_meanwhile_ends_the_opening_and_no_disk_is_blamed(later
         server.start(wait=False)
         until(lambda: "of the log are read" in not_ready(port), PATIENCE_S)
         begun = time.monotonic()
-        service.call("HSET", "laterd:member:slow", "holder", "another", "epoch", "40")
-        assert server.wait_log("opening_given_up")
-        soon(time.monotonic() - begun, 5)  # all of it takes longer
+        with Busy() as busy:
+            service.call("HSET", "laterd:member:slow", "holder", "another", "epoch", "40")
+            assert server.wait_log("opening_given_up")
+            soon(time.monotonic() - begun, 5)  # all of it takes longer
+            assert server.wait_log("leads_no_longer")
         said = server.events("opening_given_up")[0][1]
         assert "of the log are read" in said and "see leads_no_longer for the reason" in said
-        assert server.wait_log("leads_no_longer")
         why = server.events("leads_no_longer")[0][1]
-        if "was written by another" not in why:
-            raise TooLate(f"its term ended before it looked: {why}")
+        if "no answer came within two thirds of member.timeout" in why or "this process did not run" in why:
+            soon(busy.longest_s, KEPT_S)  # then its time may have been over before it looked at the row
+        assert "was written by another" in why
         assert not server.events("cannot_lead")
         assert not any("cannot open the store" in line for line in server.lines)
         server.kill()

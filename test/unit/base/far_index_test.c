@@ -176,7 +176,7 @@ static void what_was_gathered_is_as_if_it_was_added(void **state)
         make_pairs(i, cases[i].mask, 40);
         gather_pairs(&index, cases[i].expected, cases[i].twice);
         check_all(&index);
-        for (uint32_t change = 0; change < 20000; change++)
+        for (uint32_t change = 0; change < changes_of(20000); change++)
             toggle(&index, (uint32_t)(mixed(&random) % PAIRS));
         check_all(&index);
         far_index_fini(&index);
@@ -209,12 +209,12 @@ static void an_image_has_all_entries(void **state)
         struct far_index index, copy;
         far_index_init(&index);
         make_pairs(i, masks[i], 40);
-        for (uint32_t change = 0; change < 20000; change++)
+        for (uint32_t change = 0; change < changes_of(20000); change++)
             toggle(&index, (uint32_t)(mixed(&random) % (i == 3 ? 900 : PAIRS)));
         far_index_init(&copy);
         take_parts(&index, &copy, (uint32_t)i);
         check_all(&copy);
-        for (uint32_t change = 0; change < 20000; change++)
+        for (uint32_t change = 0; change < changes_of(20000); change++)
             toggle(&copy, (uint32_t)(mixed(&random) % (i == 3 ? 900 : PAIRS)));
         check_all(&copy);
         far_index_fini(&index);
