@@ -86,14 +86,31 @@ static void a_target_is_paused_whatever_ttr_was_set_before(void **state)
 static void an_unknown_field_is_told_the_known_ones(void **state)
 {
     (void)state;
-    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
-    assert_string_equal(call.problem.field, "dleay");
+    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"wait\":1}");
+    assert_string_equal(call.problem.field, "wait");
     assert_string_equal(call.problem.detail,
                         "there is no field of that name here, but delay, due, priority, body, "
                         "body_base64, content_type");
-    call = push("{\"dleay\":1}");
+    call = push("{\"lease\":1}");
     assert_non_null(strstr(call.problem.detail, "here, but id, delay, due, ttr, "));
     assert_string_equal(strrchr(call.problem.detail, ' '), " …");
+}
+
+static void an_unknown_field_is_told_the_one_that_was_meant(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
+    assert_string_equal(call.problem.field, "dleay");
+    assert_string_equal(call.problem.detail,
+                        "there is no field of that name here; did you mean delay?");
+    assert_string_equal(push("{\"if-exists\":\"keep\"}").problem.detail,
+                        "there is no field of that name here; did you mean if_exists?");
+    call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"retri\":1}"); /* this call has no "retry" */
+    assert_null(strstr(call.problem.detail, "did you mean"));
+    call = put("{\"attemts\":1}", NULL, NULL);
+    assert_string_equal(call.problem.field, "attemts");
+    assert_string_equal(call.problem.detail,
+                        "there is no field of that name here; did you mean attempts?");
 }
 
 static void a_version_may_be_asked_for(void **state)
@@ -495,6 +512,7 @@ int main(void)
         cmocka_unit_test(a_ttr_above_the_limit_is_refused),
         cmocka_unit_test(a_target_is_paused_whatever_ttr_was_set_before),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
+        cmocka_unit_test(an_unknown_field_is_told_the_one_that_was_meant),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),
         cmocka_unit_test(a_topic_may_be_deleted_only_if_it_is_empty),
