@@ -45,7 +45,7 @@ static enum err check_address(const struct protocol *protocol,
 {
     enum err err = listen_check(listener->address);
     if (err)
-        complain("%s%s%s%s%s: no address to listen on: write 127.0.0.1:%s, "
+        complain("%s%s%s%s%s: this is not an address to listen on: write 127.0.0.1:%s, "
                  "[::1]:%s (ports are 0 to 65535) or unix:/path",
                  config_place_text(listener->place).text, listener->place.path ? "server." : "--",
                  protocol->option, listener->place.path ? " = " : " ", listener->address,
