@@ -35,9 +35,9 @@ const struct command command_verify = {
         "compared,\n"
         "too. Nothing is changed.\n"
         "\nExit 0: all is well. 1: no such directory, or no store in it. 3: a server has it open.\n"
-        "4: it cannot be opened. 6: something is damaged; each finding is a line on standard "
-        "error,\n"
-        "and the last ones say whether jobs that live are hit.\n"
+        "4: it cannot be opened, or a newer laterd wrote it. 6: something is damaged; each\n"
+        "finding is a line on standard error, and the last ones say whether jobs that live are\n"
+        "hit.\n"
         "\nExample:\n"
         "  later verify /var/lib/laterd && echo sound\n",
     .offline = true,
