@@ -412,6 +412,8 @@ def test_a_backup_says_what_it_cannot_back_up(laterd, tmp_path):
     assert done.returncode == NOTHING
     assert later("backup", "--keep", 0, tmp_path / "place").returncode == USAGE
     assert later("backup", "--rate", "fast", tmp_path / "place").returncode == USAGE
+    slow = later("backup", "--rate", "10", tmp_path / "place")
+    assert slow.returncode == USAGE and "--rate 10 is 10 bytes a second: write 10K or 10M" in slow.stderr
     with Redis() as redis:
         shared = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url}})
         done = later("backup", tmp_path / "place", server=shared)
