@@ -113,6 +113,21 @@ static void an_unknown_field_is_told_the_one_that_was_meant(void **state)
                         "there is no field of that name here; did you mean attempts?");
 }
 
+static void a_long_refusal_of_a_line_ends_behind_a_whole_word(void **state)
+{
+    (void)state;
+    struct cmd cmd;
+    struct problem problem;
+    struct call call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_POST,
+                                                      .target = "/v1/topics/t/jobs",
+                                                      .type = "application/x-ndjson",
+                                                      .body = "{\"lease\":1}"});
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_non_null(strstr(problem.detail, "line 1: there is no field of that name here, but id"));
+    assert_string_equal(strrchr(problem.detail, ','), ", …");
+}
+
 static void a_version_may_be_asked_for(void **state)
 {
     struct call call = put("{}", "\"17\"", NULL);
@@ -513,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_target_is_paused_whatever_ttr_was_set_before),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
         cmocka_unit_test(an_unknown_field_is_told_the_one_that_was_meant),
+        cmocka_unit_test(a_long_refusal_of_a_line_ends_behind_a_whole_word),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),
         cmocka_unit_test(a_topic_may_be_deleted_only_if_it_is_empty),

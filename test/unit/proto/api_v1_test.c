@@ -510,14 +510,6 @@ static void a_bad_line_is_named_by_its_number(void **state)
     assert_true(
         api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
     assert_string_equal(problem.detail, "line 4: an object is expected here");
-    call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_POST,
-                                          .target = "/v1/topics/t/jobs",
-                                          .type = "application/x-ndjson",
-                                          .body = "{\"lease\":1}"}); /* a long refusal */
-    assert_true(
-        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
-    assert_non_null(strstr(problem.detail, "line 1: there is no field of that name here, but id"));
-    assert_string_equal(strrchr(problem.detail, ','), ", …");
 }
 
 /* What a batch of two is answered, of which the second has failed. */
