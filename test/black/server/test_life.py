@@ -234,6 +234,17 @@ def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
     assert run("-c", path, "--check-config").stderr == ""
 
 
+def test_a_directory_that_a_redis_leaves_unused_is_warned_of(tmp_path):
+    path = tmp_path / "c"
+    path.write_text("[engine]\nengine = redis\n[store]\ndata_dir = /x\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 0
+    assert ended.stderr.endswith("c:4: warning: store.data_dir is not used: engine = redis keeps nothing on this disk\n")
+    path.write_text("[engine]\nengine = redis\n")
+    assert run("-c", path, "--check-config").stderr == ""
+    assert "warning: --data-dir is not used" in run("-c", path, "--data-dir", "/x", "--check-config").stderr
+
+
 def test_a_directory_is_no_configuration(tmp_path):
     ended = run("-c", tmp_path, "--check-config")
     assert ended.returncode == 2 and f"{tmp_path}: this is a directory" in ended.stderr
