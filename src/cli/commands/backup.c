@@ -291,10 +291,8 @@ static uint64_t rate_of(const struct cli *cli, const char *text)
 
 static int check(struct backing_up *all)
 {
-    if (!directory_there(all->from)) {
-        cli_message(all->cli, "%s is not a directory", all->from);
-        return EXIT_NOTHING;
-    }
+    if (!directory_there(all->from))
+        return cli_cannot_open(all->cli, all->from);
     if (!directory_has_store(all->from)) {
         cli_message(all->cli, "there is no store in %s", all->from);
         return EXIT_NOTHING;

@@ -13,10 +13,8 @@ static int run(struct cli *cli, int argc, char **argv)
         continue; /* only the common ones */
     cli_words(cli, argc, argv, 1, 1);
     /* Looked at first, because opening a disk makes its directory. */
-    if (!directory_there(argv[optind])) {
-        cli_message(cli, "%s is not a directory", argv[optind]);
-        return EXIT_NOTHING;
-    }
+    if (!directory_there(argv[optind]))
+        return cli_cannot_open(cli, argv[optind]);
     char *backup = directory_has_store(argv[optind]) ? NULL : backup_place_find(argv[optind]);
     if (backup)
         cli_message(cli, "the newest backup there is %s", backup);
