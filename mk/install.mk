@@ -1,9 +1,10 @@
-# Installing: programs, manual pages, a sample configuration, systemd units. DESTDIR for packagers.
+# Installing: programs, manual pages, a sample configuration, systemd units, completion for bash. DESTDIR for packagers.
 
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 LIBEXEC := $(DESTDIR)$(PREFIX)/libexec/laterd
 MANDIR  := $(DESTDIR)$(PREFIX)/share/man
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
+COMPDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 CONFDIR ?= $(DESTDIR)$(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)/laterd
 
 UNITS   := laterd.service laterd.socket laterd-beanstalk.socket
@@ -31,6 +32,7 @@ install: all $(if $(SCDOC),install-man) ## programs, man pages, sample config an
 	[ -z "$(PLUGINS)$(JOURNALS)$(MEMBER_PLUGINS)" ] || install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS) $(JOURNALS) $(MEMBER_PLUGINS))
 	ln -sfn ../../bin/laterd $(LIBEXEC)/beanstalkd
 	[ -e $(CONFDIR)/laterd.conf ] || install -D -m 644 conf/laterd.conf $(CONFDIR)/laterd.conf
+	install -D -m 644 conf/later.bash $(COMPDIR)/later
 	install -d $(UNITDIR)
 	for unit in $(UNITS); do \
 	    sed -e 's|@bindir@|$(PREFIX)/bin|g' -e 's|@confdir@|$(CONFDIR:$(DESTDIR)%=%)|g' \
@@ -42,7 +44,7 @@ install-man: $(MANUALS)
 	    install -D -m 644 -t $(MANDIR)/man$${page##*.} $$page || exit 1; done
 
 uninstall: ## take away what install put there, but not the configuration
-	rm -f $(BINDIR)/laterd $(BINDIR)/later $(UNITS:%=$(UNITDIR)/%) $(LIBEXEC)/beanstalkd
+	rm -f $(BINDIR)/laterd $(BINDIR)/later $(COMPDIR)/later $(UNITS:%=$(UNITDIR)/%) $(LIBEXEC)/beanstalkd
 	rm -f $(patsubst %,$(DESTDIR)$(LIBDIR)/laterd-%.so,$(ALL_PLUGINS) $(ALL_MEMBER_PLUGINS) journal-mysql)
 	[ ! -d $(DESTDIR)$(LIBDIR) ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(LIBDIR)
 	[ ! -d $(LIBEXEC) ] || rmdir --ignore-fail-on-non-empty $(LIBEXEC)

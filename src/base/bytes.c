@@ -2,16 +2,12 @@
 
 #include <stdio.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/decimal.h"
 #include "base/mem.h"
 
 enum { LARGE_BYTES = 1024 * 1024 };
-
-static unsigned char lower(char c)
-{
-    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-}
 
 /* Eight letters at once: a capital gets the bit that its small letter has. */
 static uint64_t lower_word(uint64_t word)
@@ -36,7 +32,7 @@ bool bytes_eq_nocase(struct bytes a, struct bytes b)
             return false;
     }
     for (; i < a.len; i++) {
-        if (lower(a.at[i]) != lower(b.at[i]))
+        if (ascii_lower(a.at[i]) != ascii_lower(b.at[i]))
             return false;
     }
     return true;

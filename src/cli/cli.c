@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/typo.h"
 #include "cli/answer.h"
 #include "cli/limits.h"
 #include "cli/raw_json.h"
@@ -53,11 +54,11 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     if (meant(options, word) > 1)
         cli_usage(cli, "%s could be several options: write it out", word);
     size_t len = strcspn(word, "=");
-    char name[WORD_MAX];
+    char name[TYPO_WORD_MAX];
     (void)snprintf(name, sizeof(name), "%.*s", (int)len,
                    word); /* a long option that is similar to no known one */
     for (const struct option *at = options; at->name && len > 2; at++) {
-        if (text_is_typo(name + 2, at->name))
+        if (typo_is(name + 2, at->name))
             cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, at->name);
     }
     cli_usage(cli, "there is no option %.*s", (int)len, word);
@@ -260,7 +261,7 @@ static const char *text_of(const json_t *object, const char *key)
 static int option_of(const struct cli *cli, const char *field)
 {
     static const char target[] = "target.";
-    char name[WORD_MAX]; /* a longer one is of no option */
+    char name[TYPO_WORD_MAX]; /* a longer one is of no option */
     bool inner = strncmp(field, target, strlen(target)) == 0;
     field += inner ? strlen(target) : 0;
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(field, "["), field); /* truncated */

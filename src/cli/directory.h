@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Is the path a directory? */
+/* Is the path a directory? False: errno says why; one above it may be closed to us. */
 bool directory_there(const char *path);
 /* Is it a directory that can be listed? False: errno says why. */
 bool directory_readable(const char *path);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/typo.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 
@@ -134,12 +135,12 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         {"version", "--version"},
     };
     const char *meant = NULL;
-    unsigned least = WORD_MAX;
+    unsigned least = TYPO_WORD_MAX;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (!commands[i])
             continue;
-        unsigned distance = text_distance(word, commands[i]->name);
-        if (text_is_typo(word, commands[i]->name) && distance < least) {
+        unsigned distance = typo_distance(word, commands[i]->name);
+        if (typo_is(word, commands[i]->name) && distance < least) {
             least = distance;
             meant = commands[i]->name;
         }

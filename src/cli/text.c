@@ -156,36 +156,6 @@ void text_add_cut(struct buf *out, struct bytes text, size_t columns)
         buf_add_str(out, "…");
 }
 
-unsigned text_distance(const char *a, const char *b)
-{
-    unsigned rows[3][WORD_MAX + 1]; /* the last three, in turn */
-    size_t a_len = strlen(a), b_len = strlen(b);
-    if (a_len >= WORD_MAX || b_len >= WORD_MAX)
-        return WORD_MAX;
-    for (unsigned j = 0; j <= b_len; j++)
-        rows[0][j] = j;
-    for (unsigned i = 1; i <= a_len; i++) {
-        const unsigned *before = rows[(i + 1) % 3], *above = rows[(i + 2) % 3];
-        unsigned *row = rows[i % 3];
-        row[0] = i;
-        for (unsigned j = 1; j <= b_len; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            best = above[j] + 1 < best ? above[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                before[j - 2] + 1 < best)
-                best = before[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return rows[a_len % 3][b_len];
-}
-
-bool text_is_typo(const char *word, const char *meant)
-{
-    return text_distance(word, meant) <= (strlen(word) < 8 ? 1 : 2);
-}
-
 /* The next word of a synopsis that is no option, "[…]"; none: its length is 0. */
 static struct bytes next_word(const char **at)
 {

@@ -51,15 +51,6 @@ size_t text_first(struct bytes text, size_t *out_width);
 void text_add_cut(struct buf *out, struct bytes text, size_t columns);
 
 /*
- * How many letters have to be changed, added, taken away or exchanged with their neighbour to make
- * `b` of `a` (Damerau-Levenshtein, optimal string alignment). WORD_MAX for longer words.
- */
-enum { WORD_MAX = 32 };
-unsigned text_distance(const char *a, const char *b);
-/* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */
-bool text_is_typo(const char *word, const char *meant);
-
-/*
  * Names the argument number `index` (from 0) of a usage text: "BODY, @FILE or -" is number 1 of
  * "[options] TOPIC BODY | @FILE | -". Adds nothing if there is none. O(length of the text).
  */

@@ -121,6 +121,11 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
             (void)puts("{\"ok\":false}");
         return EXIT_NOTHING;
     }
+    if (err == ERR_UNSUPPORTED) { /* a newer laterd's, which was printed: nothing is damaged */
+        if (cli->json && !out_counts)
+            (void)puts("{\"ok\":false}");
+        return EXIT_REFUSED;
+    }
     if (out_counts)
         *out_counts = counts;
     else

@@ -45,7 +45,7 @@ static enum err check_address(const struct protocol *protocol,
 {
     enum err err = listen_check(listener->address);
     if (err)
-        complain("%s%s%s%s%s: no address to listen on: write 127.0.0.1:%s, "
+        complain("%s%s%s%s%s: this is not an address to listen on: write 127.0.0.1:%s, "
                  "[::1]:%s (ports are 0 to 65535) or unix:/path",
                  config_place_text(listener->place).text, listener->place.path ? "server." : "--",
                  protocol->option, listener->place.path ? " = " : " ", listener->address,
@@ -95,6 +95,15 @@ static enum err set_zone(const struct config *config)
     return err;
 }
 
+/* At a start the log says it (data_dir_unused). */
+static void warn_of_data_dir(const struct command_line *line)
+{
+    struct config_place place = config_place(&line->config, "store", "data_dir");
+    if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
+        complain("%swarning: %s is not used: engine = redis keeps nothing on this disk",
+                 config_place_text(place).text, place.path ? "store.data_dir" : "--data-dir");
+}
+
 /* Of laterd's own command line. */
 static bool read_laterd(struct command_line *line, int *out_status)
 {
@@ -127,8 +136,10 @@ static bool read_laterd(struct command_line *line, int *out_status)
         return false;
     warn(&line->config);
     *out_status = EXIT_SUCCESS;
-    if (options.wish == LATERD_CHECK_CONFIG)
+    if (options.wish == LATERD_CHECK_CONFIG) {
+        warn_of_data_dir(line);
         (void)puts("laterd: the configuration is good");
+    }
     return options.wish == LATERD_RUN;
 }
 

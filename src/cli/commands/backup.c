@@ -260,6 +260,9 @@ static int back_up(struct backing_up *all)
 
 /* ---- the command ---- */
 
+/* Nobody wants a slower backup. */
+enum { RATE_MIN = 1024 };
+
 static uint64_t rate_of(const struct cli *cli, const char *text)
 {
     static const struct {
@@ -276,18 +279,20 @@ static uint64_t rate_of(const struct cli *cli, const char *text)
     if (len < sizeof(digits)) {
         memcpy(digits, text, len);
         digits[len] = '\0';
-        if (number_parse(digits, 0, UINT64_C(1) << 30, &number) == OK)
+        if (number_parse(digits, 0, UINT64_C(1) << 30, &number) == OK &&
+            (number == 0 || number << shift >= RATE_MIN))
             return number << shift;
+        if (number_parse(digits, 0, RATE_MIN, &number) == OK && shift == 0) /* forgotten unit */
+            cli_usage(cli, "--rate %s is %s bytes a second: write %sK or %sM", digits, digits,
+                      digits, digits);
     }
     cli_usage(cli, "--rate is bytes a second, such as 50M; 0 is without a limit");
 }
 
 static int check(struct backing_up *all)
 {
-    if (!directory_there(all->from)) {
-        cli_message(all->cli, "%s is not a directory", all->from);
-        return EXIT_NOTHING;
-    }
+    if (!directory_there(all->from))
+        return cli_cannot_open(all->cli, all->from);
     if (!directory_has_store(all->from)) {
         cli_message(all->cli, "there is no store in %s", all->from);
         return EXIT_NOTHING;

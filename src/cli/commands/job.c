@@ -66,6 +66,15 @@ static void report_topic(struct cli *cli, const char *id)
     json_decref(answer);
 }
 
+/* A client of beanstalkd calls the job @17 17. */
+static void report_number(const struct cli *cli, const char *id)
+{
+    enum { DIGITS_MAX = 20 };
+    size_t len = strspn(id, "0123456789");
+    if (len > 0 && len <= DIGITS_MAX && !id[len])
+        cli_message(cli, "ids that laterd makes begin with @: was @%s meant?", id);
+}
+
 static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
@@ -76,6 +85,8 @@ static int all(struct cli *cli, int argc, char **argv, const struct job_call *ca
         cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
         cli->subject = NULL;
+        if (code == EXIT_NOTHING)
+            report_number(cli, argv[i]);
         if (code == EXIT_NOTHING && asks > 0) {
             report_topic(cli, argv[i]);
             asks--;
@@ -226,6 +237,8 @@ static int run_finish(struct cli *cli, int argc, char **argv)
         check_id(cli, jobs[i].id);
     }
     int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : print_finished);
+    if (code == EXIT_NOTHING && count == 1)
+        report_number(cli, jobs[0].id);
     mem_free(jobs);
     return code;
 }

@@ -464,10 +464,8 @@ static int run(struct cli *cli, int argc, char **argv)
         continue; /* only the common ones */
     cli_words(cli, argc, argv, 2, 2);
     char **directories = argv + optind;
-    if (!directory_there(directories[0])) {
-        cli_message(cli, "%s is not a directory", directories[0]);
-        return EXIT_NOTHING;
-    }
+    if (!directory_there(directories[0]))
+        return cli_cannot_open(cli, directories[0]);
     if (directory_within(directories[1], directories[0]) ||
         directory_within(directories[0], directories[1])) {
         cli_message(cli,

@@ -187,7 +187,9 @@ const struct command command_stats = {
     .name = "stats",
     .synopsis = "",
     .summary = "Show the whole server's figures, once",
-    .help = "Example:\n"
+    .help = "Lateness is from the due time to the hand-over: it grows, too, while nobody waits\n"
+            "for jobs.\n"
+            "\nExample:\n"
             "  later stats --json | jq .due_within\n",
     .run = run_stats,
 };

@@ -203,7 +203,8 @@ const struct command command_top = {
         "\nq or Ctrl-C ends it. \"a second\" counts since the last look; a topic's rates, those\n"
         "of `later topics NAME`, are of the last ten seconds. The busiest of all topics stand\n"
         "first; with more than 20,000 topics they are looked for in several looks. With --json\n"
-        "the 1,000 busiest are in topic_list.\n"
+        "the 1,000 busiest are in topic_list. Lateness is from the due time to the hand-over:\n"
+        "it grows, too, while nobody waits for jobs.\n"
         "\nExample:\n"
         "  later top --every 2s\n",
     .run = run,

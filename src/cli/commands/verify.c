@@ -13,10 +13,8 @@ static int run(struct cli *cli, int argc, char **argv)
         continue; /* only the common ones */
     cli_words(cli, argc, argv, 1, 1);
     /* Looked at first, because opening a disk makes its directory. */
-    if (!directory_there(argv[optind])) {
-        cli_message(cli, "%s is not a directory", argv[optind]);
-        return EXIT_NOTHING;
-    }
+    if (!directory_there(argv[optind]))
+        return cli_cannot_open(cli, argv[optind]);
     char *backup = directory_has_store(argv[optind]) ? NULL : backup_place_find(argv[optind]);
     if (backup)
         cli_message(cli, "the newest backup there is %s", backup);
@@ -35,9 +33,9 @@ const struct command command_verify = {
         "compared,\n"
         "too. Nothing is changed.\n"
         "\nExit 0: all is well. 1: no such directory, or no store in it. 3: a server has it open.\n"
-        "4: it cannot be opened. 6: something is damaged; each finding is a line on standard "
-        "error,\n"
-        "and the last ones say whether jobs that live are hit.\n"
+        "4: it cannot be opened, or a newer laterd wrote it. 6: something is damaged; each\n"
+        "finding is a line on standard error, and the last ones say whether jobs that live are\n"
+        "hit.\n"
         "\nExample:\n"
         "  later verify /var/lib/laterd && echo sound\n",
     .offline = true,

@@ -382,8 +382,9 @@ void preflight_policy(struct preflight *preflight, const struct redis_address *a
     struct bytes name = redis_address_text(address, room, sizeof(room));
     if (evicts && !did && place < REDIS_NODES_MAX) {
         log_event(LOG_ERROR, "redis_unfit",
-                  "node=%.*s reason=\"its maxmemory-policy, %.*s, may evict jobs\"", (int)name.len,
-                  name.at, (int)policy.len, policy.at);
+                  "node=%.*s reason=\"its maxmemory-policy, %.*s, may evict jobs\" hint=\"%s\"",
+                  (int)name.len, name.at, (int)policy.len, policy.at,
+                  "CONFIG SET maxmemory-policy noeviction, and set that in its file, too");
         preflight->evicting[preflight->evicting_count++] = *address;
     } else if (!evicts && did) {
         log_event(LOG_INFO, "redis_fit", "node=%.*s reason=\"it may not evict jobs any more\"",

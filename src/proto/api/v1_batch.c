@@ -91,14 +91,22 @@ static bool next_item(struct api_batch *batch, struct bytes *out_item)
     return true;
 }
 
-/* An item's refusal begins with its place, so that it can be found in a long file. */
+/* An item's refusal begins with its place, so that it can be found in a long file. What has no room
+   behind it goes by whole words. */
 static void name_line(struct problem *problem, uint32_t line_number)
 {
+    static const char more[] = " …";
     struct buf detail = {0};
     buf_add_str(&detail, "line ");
     buf_add_u64(&detail, line_number);
     buf_add_str(&detail, ": ");
     buf_add_str(&detail, problem->detail);
+    if (detail.len >= sizeof(problem->detail)) {
+        detail.len = sizeof(problem->detail) - sizeof(more);
+        while (detail.at[detail.len] != ' ') /* the first is behind "line" */
+            detail.len--;
+        buf_add_str(&detail, more);
+    }
     buf_add_char(&detail, '\0');
     memset(problem->detail, 0, sizeof(problem->detail));
     api_problem_add(problem, detail.at);

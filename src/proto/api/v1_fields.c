@@ -1,5 +1,8 @@
 /* Reads the fields of a request's JSON, each with its own refusal. */
+#include <string.h>
+
 #include "base/rfc3339.h"
+#include "base/typo.h"
 #include "proto/api/topic_list.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
@@ -670,15 +673,37 @@ static const struct {
 };
 #undef FIELD
 
-/* Names the fields that there are, as many as the sentence has room for. */
+/* The field that `name` is probably a typing mistake for; V1_FIELD_COUNT: none. */
+static enum v1_field meant_field(struct bytes name, uint64_t allowed)
+{
+    char word[TYPO_WORD_MAX];
+    if (name.len >= sizeof(word))
+        return V1_FIELD_COUNT;
+    memcpy(word, name.at, name.len);
+    word[name.len] = '\0';
+    for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
+        if (allowed & V1_BIT(field) && typo_is(word, known[field].name.at))
+            return (enum v1_field)field;
+    }
+    return V1_FIELD_COUNT;
+}
+
+/* Names the field that was probably meant, or those that there are, as many as the sentence has
+   room for. */
 static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint64_t allowed)
 {
     static const char more[] = " …";
     struct problem *problem = input->problem;
     const char *before = " ";
+    enum v1_field meant = meant_field(name, allowed);
     (void)api_refuse_name(problem, name, "unknown_field",
-                          allowed ? "there is no field of that name here, but"
-                                  : "this call has no fields");
+                          !allowed                 ? "this call has no fields"
+                          : meant < V1_FIELD_COUNT ? "there is no field of that name here"
+                                                   : "there is no field of that name here, but");
+    if (meant < V1_FIELD_COUNT) {
+        api_problem_addf(problem, "; did you mean %s?", known[meant].name.at);
+        return false;
+    }
     for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
         if (!(allowed & V1_BIT(field)))
             continue;

@@ -1,9 +1,11 @@
 #include "proto/settings/settings_reader.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/rfc3339.h"
+#include "base/typo.h"
 #include "proto/base64.h"
 
 enum { MILLISECOND_US = 1000 };
@@ -91,12 +93,35 @@ static const struct settings_field *find(const struct settings_field *fields, si
     return NULL;
 }
 
-/* The error lists the valid names, so that nobody has to read the documentation for them. */
+/* The field that `name` is probably a typing mistake for, or NULL. */
+static const char *meant_name(const struct settings_field *fields, size_t field_count,
+                              struct bytes name)
+{
+    char word[TYPO_WORD_MAX];
+    if (name.len >= sizeof(word))
+        return NULL;
+    memcpy(word, name.at, name.len);
+    word[name.len] = '\0';
+    for (size_t i = 0; i < field_count; i++) {
+        if (typo_is(word, fields[i].name))
+            return fields[i].name;
+    }
+    return NULL;
+}
+
+/* The error has the name that was probably meant, or the valid ones, so that nobody has to read
+   the documentation for them. */
 static bool refuse_name(struct settings_reader *reader, const struct settings_field *fields,
-                        size_t field_count)
+                        size_t field_count, struct bytes name)
 {
     char text[sizeof(reader->problem->detail)] = "there is no field of that name here, but";
     size_t len = strlen(text);
+    const char *meant = meant_name(fields, field_count, name);
+    if (meant) {
+        (void)snprintf(text, sizeof(text), "there is no field of that name here; did you mean %s?",
+                       meant);
+        return refuse(reader, "unknown_field", text);
+    }
     for (size_t i = 0; i < field_count && len < sizeof(text); i++) {
         int added = snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", fields[i].name);
         len += added > 0 ? (size_t)added : 0;
@@ -123,7 +148,7 @@ bool settings_object(struct settings_reader *reader, struct bytes text,
         reader->path_len = outer.path_len;
         settings_path_member(reader, json_text(&name, reader->scratch));
         if (!field)
-            return refuse_name(reader, fields, field_count);
+            return refuse_name(reader, fields, field_count, json_text(&name, reader->scratch));
         uint32_t bit = (uint32_t)1 << (field - fields);
         if (given & bit)
             return refuse(reader, "duplicate_field", "this field was given twice");

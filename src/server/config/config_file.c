@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/ascii.h"
 #include "server/config/config_parts.h"
 
 struct reading {
@@ -149,16 +150,19 @@ static void add_sections_with(struct buf *out, const char *name)
 static void complain_section(struct reading *reading, const char *section)
 {
     const char *near_section = config_keys[0].section;
+    char small[64] = ""; /* a longer one is near none */
     struct buf what = {0};
     buf_addf(&what, "unknown section [%.60s]; ", section);
+    for (size_t i = 0; section[i] && i + 1 < sizeof(small); i++)
+        small[i] = ascii_lower(section[i]);
     for (size_t i = 1; i < config_key_count; i++) {
-        if (distance(section, config_keys[i].section) < distance(section, near_section))
+        if (distance(small, config_keys[i].section) < distance(small, near_section))
             near_section = config_keys[i].section;
     }
     if (is_key(section)) {
         buf_addf(&what, "\"%s\" is a key, below a line", section);
         add_sections_with(&what, section);
-    } else if (is_near(section, near_section)) {
+    } else if (is_near(small, near_section)) {
         buf_addf(&what, "the nearest is [%s]", near_section);
     } else {
         add_sections(&what);

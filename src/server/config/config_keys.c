@@ -109,10 +109,10 @@ const struct config_key config_keys[] = {
      "Waits between the attempts of jobs that are pushed without a schedule, by any protocol, in "
      "topics without one: 1m 10m 1h, or the name of a schedule (alipay, alipay-4m, zing, notify, "
      "standard, rocketmq). After the last attempt the job is buried. Empty: again at once, without "
-     "a limit."},
+     "a limit but attempts."},
     {"defaults", "attempts", KIND_COUNT, NUMBER(attempts), 0, RETRY_STEPS_MAX + 1, "0",
-     "How many attempts they have: defaults.retry is cut, or its last wait repeated. 0: as many as "
-     "it has."},
+     "How many attempts they have: defaults.retry is cut, or its last wait repeated; without "
+     "retry they follow each other at once. 0: as many as it has."},
     {"defaults", "block_timeout", KIND_SECONDS, NUMBER(block_us), 0, DAY, "178s",
      "How long /pop of the delay-queue dialect, and /get of sdmq, wait for a job."},
     {"sdmq", "host", KIND_HOST, WORD(sdmq_host), 0, 0, "",

@@ -27,20 +27,20 @@ static void add_bare_times(const struct config *config, struct buf *out)
         if (seconds == 0)
             continue;
         begin(config, out, key);
-        buf_addf(out,
-                 " = %lld is %lld seconds: write %llds, or %lldm, %lldh, %lldd if you mean those\n",
-                 seconds, seconds, seconds, seconds, seconds, seconds);
+        buf_addf(
+            out,
+            " = %lld is %lld second%s: write %llds, or %lldm, %lldh, %lldd if you mean those\n",
+            seconds, seconds, seconds == 1 ? "" : "s", seconds, seconds, seconds, seconds);
     }
 }
 
 /* Keys of [redis] without engine = redis: the jobs would be on the local disk, unexpectedly. */
 static void add_unused_redis(const struct config *config, struct buf *out)
 {
-    struct config initial;
-    config_init(&initial);
-    if (config->engine == ENGINE_REDIS || strcmp(config->redis_url, initial.redis_url) == 0)
-        return;
-    begin(config, out, config_find("redis", "url"));
+    const struct config_key *url = config_find("redis", "url");
+    if (config->engine == ENGINE_REDIS || !config->places[url - config_keys].path)
+        return; /* also where the file sets the default: whoever wrote it expects jobs there */
+    begin(config, out, url);
     buf_add_str(out,
                 " is set, but nothing is kept there: that needs engine = redis under [engine]\n");
 }

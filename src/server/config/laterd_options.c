@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/typo.h"
+
 const char laterd_help[] =
     "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]...\n"
     "              [--beanstalk ADDR:PORT]... [--sdmq ADDR:PORT]... [--no-persist]\n"
@@ -99,20 +101,42 @@ enum {
     IMPORT,
 };
 
+/* The long option that the `len` bytes of `word` are probably a typing mistake for, or NULL. */
+static const char *meant_option(const struct option *options, const char *word, size_t len)
+{
+    char name[TYPO_WORD_MAX];
+    if (len < 3 || len - 2 >= sizeof(name))
+        return NULL;
+    memcpy(name, word + 2, len - 2);
+    name[len - 2] = '\0';
+    for (; options->name; options++) {
+        if (typo_is(name, options->name))
+            return options->name;
+    }
+    return NULL;
+}
+
 /* `found`: getopt's result. One letter of several in `word` is named alone. */
-static enum err refuse_option(struct config_error *error, int found, const char *word)
+static enum err refuse_option(struct config_error *error, int found, const char *word,
+                              const struct option *options)
 {
     char letter[] = {'-', (char)optopt, '\0'};
     bool alone = strncmp(word, "--", 2) != 0 && optopt > 0 && optopt < LISTEN;
     const char *name = alone ? letter : word;
     int len = (int)strcspn(name, "=");
     bool no_value = found != ':' && !alone && optopt != 0; /* it is known, and was given one */
-    (void)snprintf(error->text, sizeof(error->text), "%s%.*s%s; see laterd --help",
-                   found == ':' || no_value ? "" : "there is no option ", len > 300 ? 300 : len,
-                   name,
-                   found == ':' ? " needs a value"
-                   : no_value   ? " takes no value"
-                                : "");
+    bool unknown = found != ':' && !no_value;
+    const char *meant = unknown && !alone ? meant_option(options, name, (size_t)len) : NULL;
+    int shown = len > 300 ? 300 : len;
+    if (meant)
+        (void)snprintf(error->text, sizeof(error->text),
+                       "there is no option %.*s; did you mean --%s?", shown, name, meant);
+    else
+        (void)snprintf(error->text, sizeof(error->text), "%s%.*s%s; see laterd --help",
+                       unknown ? "there is no option " : "", shown, name,
+                       found == ':' ? " needs a value"
+                       : no_value   ? " takes no value"
+                                    : "");
     return ERR_INVALID;
 }
 
@@ -172,12 +196,14 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
                                            : LATERD_SHOW_HELP;
             *out_options = options;
             return OK;
-        default: return refuse_option(out_error, option, argv[optind - 1]);
+        default: return refuse_option(out_error, option, argv[optind - 1], long_options);
         }
     }
     if (optind < argc) {
         (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "what is \"%.300s\"? Try: laterd --help", argv[optind]);
+                       "what is \"%.300s\"? A configuration is given with -c FILE, a directory for "
+                       "the jobs with --data-dir DIR; see laterd --help",
+                       argv[optind]);
         return ERR_INVALID;
     }
     enum err err = put_over(config, &given, &options, out_error);

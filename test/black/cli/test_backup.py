@@ -1,6 +1,7 @@
 """later backup and later restore: a store beside the server that works on it."""
 
 import glob
+import itertools
 import json
 import os
 import resource
@@ -319,10 +320,10 @@ def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_pa
             (("restore", tmp_path / "file", tmp_path / "new"), NOTHING, "file: Not a directory"),
             (("restore", tmp_path, tmp_path / ".." / "new"), NOTHING, "no whole backup in"),
             (("verify", tmp_path), NOTHING, f"there is no store in {tmp_path}"),
-            (("salvage", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "is not a directory"),
+            (("salvage", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "nowhere: No such file or directory"),
             (("salvage", place, tmp_path / "new"), NOTHING, f"one is made by: later restore {place} NEW"),
             (("salvage", server.data, tmp_path / "new"), CONFLICT, "a server has"),
-            (("backup", "-d", tmp_path / "nowhere", place), NOTHING, "nowhere is not a directory"),
+            (("backup", "-d", tmp_path / "nowhere", place), NOTHING, "nowhere: No such file or directory"),
             (("backup", "-d", tmp_path, place), NOTHING, f"there is no store in {tmp_path}")):
         done = later(*words)
         assert done.returncode == code and said in done.stderr, (words, done)
@@ -331,11 +332,13 @@ def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_pa
 
 @nobody.ROOT_ONLY
 def test_a_directory_that_belongs_to_somebody_else_is_reported_with_what_to_do():
-    """It may have a store: this is not exit 1."""
+    """It may have a store: this is not exit 1. So it is with systemd's /var/lib/private, above the directory."""
     with nobody.folder_for_nobody() as folder:
-        store, new = os.path.join(folder, "store"), os.path.join(folder, "new")
-        os.mkdir(store, 0o700)
-        for words in (["verify", store], ["restore", store, new], ["salvage", store, new], ["backup", "-d", store, new]):
+        closed, new = os.path.join(folder, "private"), os.path.join(folder, "new")
+        os.makedirs(os.path.join(closed, "store"), 0o700)
+        os.chmod(closed, 0o700)
+        for store, command in itertools.product((closed, os.path.join(closed, "store")), ("verify", "restore", "salvage", "backup")):
+            words = {"verify": ["verify", store], "backup": ["backup", "-d", store, new]}.get(command, [command, store, new])
             done = nobody.run_as_nobody(folder, LATER, *words)
             assert (done.returncode, done.stdout, done.stderr) == (
                 REFUSED, "", f"later {words[0]}: cannot open {store}: Permission denied; run it as laterd's user, "
@@ -412,6 +415,8 @@ def test_a_backup_says_what_it_cannot_back_up(laterd, tmp_path):
     assert done.returncode == NOTHING
     assert later("backup", "--keep", 0, tmp_path / "place").returncode == USAGE
     assert later("backup", "--rate", "fast", tmp_path / "place").returncode == USAGE
+    slow = later("backup", "--rate", "10", tmp_path / "place")
+    assert slow.returncode == USAGE and "--rate 10 is 10 bytes a second: write 10K or 10M" in slow.stderr
     with Redis() as redis:
         shared = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url}})
         done = later("backup", tmp_path / "place", server=shared)

@@ -56,6 +56,8 @@ def test_a_policy_that_was_changed_is_noticed(laterd, redis):
     with Client(server.port) as client:
         assert eventually(lambda: client.get("/readyz").status == 503, 15)
         assert server.wait_log("redis_unfit", 1)
+        (_, facts), = server.events("redis_unfit")
+        assert 'hint="CONFIG SET maxmemory-policy noeviction' in facts
         first_line = client.get("/readyz").text.splitlines()[0]
         assert first_line == "Redis may evict keys: set its maxmemory-policy to noeviction"
         redis.call("CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -31,7 +31,8 @@ def test_without_scdoc_all_but_the_manual_pages_is_installed_and_that_is_said(tm
     assert "left out" in done.stdout and "scdoc" in done.stdout
     found = files_below(tmp_path)
     assert {"usr/local/bin/laterd", "usr/local/bin/later", "usr/local/etc/laterd/laterd.conf",
-            "usr/local/lib/systemd/system/laterd.service"} <= found
+            "usr/local/lib/systemd/system/laterd.service",
+            "usr/local/share/bash-completion/completions/later"} <= found
     assert not [name for name in found if "/man/" in name]
 
 

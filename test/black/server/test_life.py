@@ -109,12 +109,14 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
 @pytest.mark.parametrize("text, says", [
     ("[limits]\njobs = 3x\n", "jobs = 3x: must be a whole number from 1 to 2000000000 (to 268435455 with"),
     ("[limits]\njobs = 268435456\n", "conf:2: limits.jobs = 268435456: must not be above 268435455"),
-    ("[server]\nhttp = 127.0.0.1:0\nhttp = abc\n", "conf:3: server.http = abc: no address to listen"),
+    ("[server]\nhttp = 127.0.0.1:0\nhttp = abc\n", "conf:3: server.http = abc: this is not an address to listen on"),
     ("[server]\ntime_zone = Mars\n", "conf:2: server.time_zone = Mars: this machine's time zone"),
     ("[engine]\nengine = redis\n[redis]\nurl = x\n", "conf:4: redis.url must begin with redis://"),
     ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
     ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),
+    ("[Redis]\nurl = redis://h\n", "unknown section [Redis]; the nearest is [redis]"),
+    ("[ENGINE]\nengine = redis\n", "unknown section [ENGINE]; the nearest is [engine]"),
     ("[webhook]\ntimeout = 1\n", "unknown section [webhook]; there are [server] [store] "),
     ("frobnicate = 1\n", 'the key "frobnicate" stands before any section, such as [server]; --print-config'),
     ("[http]\nport = 1\n", 'unknown section [http]; "http" is a key, below a line [server]'),
@@ -154,6 +156,7 @@ def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
 
 @pytest.mark.parametrize("words, says", [
     (["--nosuch=3"], "there is no option --nosuch"),
+    (["laterd.conf"], 'what is "laterd.conf"? A configuration is given with -c FILE, a directory for the jobs with --data-dir DIR'),
     (["--no-persist", "-x"], "there is no option -x"),
     (["--data-dir"], "--data-dir needs a value"),
     (["-c"], "-c needs a value"),
@@ -162,6 +165,14 @@ def test_an_option_that_is_wrong_is_said_in_one_line(words, says):
     ended = run(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"laterd: {says}; see laterd --help\n"
+
+
+@pytest.mark.parametrize("word, says", [
+    ("--dta-dir", "there is no option --dta-dir; did you mean --data-dir?"),
+    ("--htpp=127.0.0.1:0", "there is no option --htpp; did you mean --http?")])
+def test_an_option_that_is_misspelt_is_told_the_one_that_was_meant(word, says):
+    ended = run(word)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"laterd: {says}\n")
 
 
 def test_an_address_of_another_machine_is_said_to_be_one():
@@ -216,8 +227,22 @@ def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
     path.write_text("[redis]\nurl = redis://10.1.1.1:6379\n")
     ended = run("-c", path, "--check-config")
     assert ended.returncode == 0 and "engine = redis" in ended.stderr
+    path.write_text("[redis]\nurl = redis://127.0.0.1:6379\n")  # the default, but somebody wrote it
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 0 and "engine = redis" in ended.stderr
     path.write_text("[redis]\nurl = redis://10.1.1.1:6379\n[engine]\nengine = redis\n")
     assert run("-c", path, "--check-config").stderr == ""
+
+
+def test_a_directory_that_a_redis_leaves_unused_is_warned_of(tmp_path):
+    path = tmp_path / "c"
+    path.write_text("[engine]\nengine = redis\n[store]\ndata_dir = /x\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 0
+    assert ended.stderr.endswith("c:4: warning: store.data_dir is not used: engine = redis keeps nothing on this disk\n")
+    path.write_text("[engine]\nengine = redis\n")
+    assert run("-c", path, "--check-config").stderr == ""
+    assert "warning: --data-dir is not used" in run("-c", path, "--data-dir", "/x", "--check-config").stderr
 
 
 def test_a_directory_is_no_configuration(tmp_path):
@@ -387,7 +412,7 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server.command()
     server.signal(signal.SIGHUP)
     assert server.wait_log("reload_failed", count=2), "laterd would not start with it"
-    assert eventually(lambda: any("server.beanstalk = 11300: no address to listen on" in line
+    assert eventually(lambda: any("server.beanstalk = 11300: this is not an address to listen on" in line
                                   for line in server.lines))
     with Client(server.port) as client:
         client.push_id("t", body="x")

@@ -173,25 +173,6 @@ static void columns_line_up_behind_wide_and_cut_names(void **state)
     table_fini(&table);
 }
 
-static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
-{
-    char longer[WORD_MAX + 2];
-    (void)state;
-    assert_int_equal(text_distance("push", "push"), 0);
-    assert_int_equal(text_distance("psuh", "push"), 1); /* neighbours exchanged */
-    assert_int_equal(text_distance("pus", "push"), 1);
-    assert_int_equal(text_distance("", "push"), 4);
-    assert_int_equal(text_distance("reshcedul", "reschedule"), 2);
-    assert_true(text_is_typo("psuh", "push"));
-    assert_true(text_is_typo("reshcedul", "reschedule"));
-    assert_false(text_is_typo("nope", "pop")); /* short words are all near each other */
-    assert_false(text_is_typo("nosuch", "touch"));
-    memset(longer, 'a', sizeof(longer) - 1);
-    longer[sizeof(longer) - 1] = '\0';
-    assert_int_equal(text_distance(longer, longer), WORD_MAX);
-    assert_false(text_is_typo(longer, longer));
-}
-
 static void expect_argument(const char *synopsis, unsigned index, const char *expected)
 {
     struct buf name = {0};
@@ -228,7 +209,6 @@ int main(void)
         cmocka_unit_test(a_wide_character_takes_two_columns_and_a_combining_one_none),
         cmocka_unit_test(a_text_that_is_too_long_ends_in_an_ellipsis),
         cmocka_unit_test(columns_line_up_behind_wide_and_cut_names),
-        cmocka_unit_test(a_typing_mistake_is_near_the_word_that_was_meant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

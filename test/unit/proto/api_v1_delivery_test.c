@@ -86,14 +86,46 @@ static void a_target_is_paused_whatever_ttr_was_set_before(void **state)
 static void an_unknown_field_is_told_the_known_ones(void **state)
 {
     (void)state;
-    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
-    assert_string_equal(call.problem.field, "dleay");
+    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"wait\":1}");
+    assert_string_equal(call.problem.field, "wait");
     assert_string_equal(call.problem.detail,
                         "there is no field of that name here, but delay, due, priority, body, "
                         "body_base64, content_type");
-    call = push("{\"dleay\":1}");
+    call = push("{\"lease\":1}");
     assert_non_null(strstr(call.problem.detail, "here, but id, delay, due, ttr, "));
     assert_string_equal(strrchr(call.problem.detail, ' '), " …");
+}
+
+static void an_unknown_field_is_told_the_one_that_was_meant(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
+    assert_string_equal(call.problem.field, "dleay");
+    assert_string_equal(call.problem.detail,
+                        "there is no field of that name here; did you mean delay?");
+    assert_string_equal(push("{\"if-exists\":\"keep\"}").problem.detail,
+                        "there is no field of that name here; did you mean if_exists?");
+    call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"retri\":1}"); /* this call has no "retry" */
+    assert_null(strstr(call.problem.detail, "did you mean"));
+    call = put("{\"attemts\":1}", NULL, NULL);
+    assert_string_equal(call.problem.field, "attemts");
+    assert_string_equal(call.problem.detail,
+                        "there is no field of that name here; did you mean attempts?");
+}
+
+static void a_long_refusal_of_a_line_ends_behind_a_whole_word(void **state)
+{
+    (void)state;
+    struct cmd cmd;
+    struct problem problem;
+    struct call call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_POST,
+                                                      .target = "/v1/topics/t/jobs",
+                                                      .type = "application/x-ndjson",
+                                                      .body = "{\"lease\":1}"});
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_non_null(strstr(problem.detail, "line 1: there is no field of that name here, but id"));
+    assert_string_equal(strrchr(problem.detail, ','), ", …");
 }
 
 static void a_version_may_be_asked_for(void **state)
@@ -495,6 +527,8 @@ int main(void)
         cmocka_unit_test(a_ttr_above_the_limit_is_refused),
         cmocka_unit_test(a_target_is_paused_whatever_ttr_was_set_before),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
+        cmocka_unit_test(an_unknown_field_is_told_the_one_that_was_meant),
+        cmocka_unit_test(a_long_refusal_of_a_line_ends_behind_a_whole_word),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),
         cmocka_unit_test(a_topic_may_be_deleted_only_if_it_is_empty),

@@ -309,7 +309,7 @@ static void an_unknown_field_is_answered_with_those_that_there_are(void **state)
     assert_string_equal(problem.field, "target.topic");
     assert_non_null(strstr(problem.detail, ", broker, kind, key, maxlen"));
     /* The longest list: it is whole. */
-    text = "{\"target\":{\"type\":\"http\",\"uri\":\"x\"}}";
+    text = "{\"target\":{\"type\":\"http\",\"where\":\"x\"}}";
     assert_int_equal(topic_settings_read(bytes_str(text), &scratch, &settings, &problem),
                      ERR_INVALID);
     assert_non_null(strstr(problem.detail, ", unix_socket"));

@@ -213,6 +213,9 @@ static void bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual
                     ":2: warning: store.history = 30 is 30 seconds: write 30s, or 30m, 30h, 30d if "
                     "you mean those\n");
     assert_int_equal(config.history_us, 30000000);
+    expect_warnings("[store]\nhorizon = 1\n",
+                    ":2: warning: store.horizon = 1 is 1 second: write 1s, or 1m, 1h, 1d if you "
+                    "mean those\n");
     expect_warnings("[push]\ndisable_after = 5\n",
                     ":2: warning: push.disable_after = 5 is 5 seconds: write 5s, or 5m, 5h, 5d if "
                     "you mean those\n");
@@ -253,6 +256,10 @@ static void keys_that_have_no_effect_are_warned_of(void **state)
 static void keys_of_a_section_that_has_no_effect_are_warned_of(void **state)
 {
     (void)state;
+    expect_warnings("[redis]\nurl = redis://127.0.0.1:6379\n", /* it is the default */
+                    ":2: warning: redis.url is set, but nothing is kept there: that needs engine = "
+                    "redis under [engine]\n");
+    expect_warnings("[engine]\nengine = redis\n[redis]\nurl = redis://127.0.0.1:6379\n", NULL);
     expect_warnings("[redis]\nwait_replicas = 1\n",
                     ":2: warning: redis.wait_replicas has no effect: that needs engine = redis "
                     "under [engine]\n");

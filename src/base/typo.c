@@ -1,0 +1,33 @@
+#include "base/typo.h"
+
+#include <string.h>
+
+unsigned typo_distance(const char *a, const char *b)
+{
+    unsigned rows[3][TYPO_WORD_MAX + 1]; /* the last three, in turn */
+    size_t a_len = strlen(a), b_len = strlen(b);
+    if (a_len >= TYPO_WORD_MAX || b_len >= TYPO_WORD_MAX)
+        return TYPO_WORD_MAX;
+    for (unsigned j = 0; j <= b_len; j++)
+        rows[0][j] = j;
+    for (unsigned i = 1; i <= a_len; i++) {
+        const unsigned *before = rows[(i + 1) % 3], *above = rows[(i + 2) % 3];
+        unsigned *row = rows[i % 3];
+        row[0] = i;
+        for (unsigned j = 1; j <= b_len; j++) {
+            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            best = above[j] + 1 < best ? above[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[a_len % 3][b_len];
+}
+
+bool typo_is(const char *word, const char *meant)
+{
+    return typo_distance(word, meant) <= (strlen(word) < 8 ? 1 : 2);
+}

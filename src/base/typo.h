@@ -1,0 +1,18 @@
+/* Is a word that is not known a typing mistake for one that is? Pure; O(letters of both). */
+#ifndef LATERD_BASE_TYPO_H
+#define LATERD_BASE_TYPO_H
+
+#include <stdbool.h>
+
+/* Words from this length on are compared with none. */
+enum { TYPO_WORD_MAX = 32 };
+
+/*
+ * How many letters have to be changed, added, taken away or exchanged with their neighbour to make
+ * `b` of `a` (Damerau-Levenshtein, optimal string alignment). TYPO_WORD_MAX for longer words.
+ */
+unsigned typo_distance(const char *a, const char *b);
+/* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */
+bool typo_is(const char *word, const char *meant);
+
+#endif
