@@ -12,8 +12,8 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    READS_MAX = 128,              /* under way at a time */
-    READS_TOPIC_MAX = 64,         /* … for one topic */
+    READS_MAX = 256,              /* under way at a time */
+    READS_TOPIC_MAX = 128,        /* … for one topic */
     HOLD_US = 2000,               /* so that who wants many gets more than the first that comes */
     TOPICS_TURN = 8,              /* topics in a turn: some 10 µs each, without reading */
     LOOK_NS = 20,                 /* work for looking whether a record is being read already … */

@@ -32,6 +32,7 @@ struct far_reads {
     struct store *store;
     struct list waiting, under_way; /* far_read::link */
     uint32_t under_way_count;
+    size_t under_way_bytes;
     size_t likely_bytes; /* of a record, learned from reads of the page cache */
     int64_t retry_at_us; /* no descriptor was free */
 };
@@ -105,7 +106,12 @@ static void inspect(struct disk_op *op)
         read->decoded = decode(read, op->got) == OK;
 }
 
-static void submit(struct far_read *read, size_t len);
+/* It is the next to be started. */
+static void wait_first(struct far_read *read)
+{
+    list_remove(&read->link);
+    list_add_head(&read->reads->waiting, &read->link);
+}
 
 static void read_ended(struct disk_op *op)
 {
@@ -113,6 +119,7 @@ static void read_ended(struct disk_op *op)
     struct far_reads *reads = read->reads;
     bool whole = read->want > 0;
     reads->under_way_count--;
+    reads->under_way_bytes -= op->len;
     read->under_way = false;
     segments_read_end(reads->store->segments, read->segment, op);
     if (!read->fetch) {
@@ -122,8 +129,7 @@ static void read_ended(struct disk_op *op)
     if (op->err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
         read->want = 0;
-        list_remove(&read->link);
-        list_add_head(&reads->waiting, &read->link);
+        wait_first(read);
         return;
     }
     enum err err = op->err ? ERR_IO : whole ? OK : measure(read, op->got);
@@ -132,7 +138,7 @@ static void read_ended(struct disk_op *op)
     else if (whole)
         end(read, OK);
     else if (read->want > op->got)
-        submit(read, read->want);
+        wait_first(read); /* for the whole of it */
     else
         end(read, decode(read, read->want));
 }
@@ -152,6 +158,7 @@ static void submit(struct far_read *read, size_t len)
     };
     read->under_way = true;
     reads->under_way_count++;
+    reads->under_way_bytes += len;
     segments_read(reads->store->segments, read->segment, &read->op);
 }
 
@@ -183,20 +190,32 @@ static void start(struct far_read *read, bool *out_cached)
         end(read, ERR_DAMAGED);
         return;
     }
-    *out_cached = read_cached(read, len);
+    *out_cached = read->want == 0 && read_cached(read, len);
     if (*out_cached)
         return;
+    if (read->want > 0)
+        len = read->want; /* its first bytes have been read */
     list_remove(&read->link);
     list_add_tail(&read->reads->under_way, &read->link);
     submit(read, len);
+}
+
+/* May the first that waits be started? Any one may if none is under way. */
+static bool may_start(const struct far_reads *reads)
+{
+    if (list_empty(&reads->waiting) || reads->under_way_count == 0)
+        return !list_empty(&reads->waiting);
+    const struct far_read *next = of_link(reads->waiting.next);
+    size_t len = next->want ? next->want : READ_BYTES;
+    return reads->under_way_count < FAR_READS_UNDER_WAY_MAX &&
+           reads->under_way_bytes + len <= FAR_READS_BYTES;
 }
 
 void far_reads_turn(struct far_reads *reads)
 {
     if (reads->store->now_us < reads->retry_at_us)
         return;
-    for (unsigned cached = 0; cached < CACHED_TURN && !list_empty(&reads->waiting) &&
-                              reads->under_way_count < FAR_READS_UNDER_WAY_MAX;) {
+    for (unsigned cached = 0; cached < CACHED_TURN && may_start(reads);) {
         bool was_cached;
         start(of_link(reads->waiting.next), &was_cached);
         cached += was_cached;
@@ -205,7 +224,7 @@ void far_reads_turn(struct far_reads *reads)
 
 int64_t far_reads_next_us(const struct far_reads *reads)
 {
-    if (list_empty(&reads->waiting) || reads->under_way_count >= FAR_READS_UNDER_WAY_MAX)
+    if (!may_start(reads))
         return INT64_MAX;
     int64_t now_us = reads->store->now_us;
     return reads->retry_at_us > now_us ? reads->retry_at_us : now_us;
@@ -315,12 +334,15 @@ void far_reads_free(struct far_reads *reads)
 void far_reads_valid(const struct far_reads *reads)
 {
     uint32_t count = 0;
+    size_t bytes = 0;
     for (const struct list *link = reads->under_way.next; link != &reads->under_way;
          link = link->next) {
         const struct far_read *read = LIST_ENTRY(link, const struct far_read, link);
         CHECK(read->under_way && read->segment && read->segment->reading > 0);
+        bytes += read->op.len;
         count++;
     }
     CHECK(count == reads->under_way_count && count <= FAR_READS_UNDER_WAY_MAX);
+    CHECK(bytes == reads->under_way_bytes && (count <= 1 || bytes <= FAR_READS_BYTES));
     CHECK(reads->likely_bytes >= FAR_RECORD_MIN && reads->likely_bytes <= CACHED_BYTES);
 }

@@ -9,7 +9,12 @@
 
 #include <stdint.h>
 
-enum { FAR_READS_UNDER_WAY_MAX = 8 };
+enum {
+    /* As many as the disk's read threads may end between two turns: with fewer they would wait for
+       the next turn. */
+    FAR_READS_UNDER_WAY_MAX = 64,
+    FAR_READS_BYTES = 1 << 20, /* under way, at most; one longer record alone may have more */
+};
 
 struct far_reads;
 struct store;
@@ -18,8 +23,8 @@ struct far_reads *far_reads_new(struct store *store);
 /* Waits for reads under way. All fetches must have been ended. NULL does nothing. */
 void far_reads_free(struct far_reads *reads);
 
-/* Serves waiting fetches: from the page cache, or by starting a read, FAR_READS_UNDER_WAY_MAX at a
-   time. */
+/* Serves waiting fetches, in order: from the page cache, or by starting a read, while there is
+   room. */
 void far_reads_turn(struct far_reads *reads);
 /* When far_reads_turn() has work; INT64_MAX: never. */
 int64_t far_reads_next_us(const struct far_reads *reads);
