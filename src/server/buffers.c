@@ -96,7 +96,7 @@ static void report_closed(struct server *server, size_t footprint)
 /* The largest, and of those of about its size the one that has done nothing for longest. */
 static struct session *victim(const struct buffers *buffers)
 {
-    CHECK(buffers->occupied); /* the sum is of those in the lists */
+    CHECK(buffers->occupied); /* without spare buffers the sum is of those in the lists */
     unsigned size = 63u - (unsigned)__builtin_clzll(buffers->occupied);
     return LIST_ENTRY(buffers->sizes[size].next, struct session, of_size);
 }
@@ -128,8 +128,9 @@ void buffers_settle(struct server *server)
      * connections would not reduce it. While much waits to be freed, turns read less and free
      * more.
      */
-    if (buffers->bytes > buffers->max_bytes)
-        sessions_drop_spares(server);
-    while (buffers->bytes > buffers->max_bytes)
-        evict(victim(buffers));
+    while (buffers->bytes > buffers->max_bytes) {
+        sessions_drop_spares(server); /* who is closed may have left one, too */
+        if (buffers->bytes > buffers->max_bytes)
+            evict(victim(buffers));
+    }
 }

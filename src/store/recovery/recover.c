@@ -58,9 +58,10 @@ static enum err number_segments(struct recovery *recovery)
             base = directory->found[i].number;
     if (next == 0 || next > UINT32_MAX || next - base > SEGMENT_SPAN_MAX) {
         store_error_set(recovery->error, "wal-*", 0,
-                        "the files' numbers are from %llu to %llu, which no store has: move the "
-                        "file that does not belong here out, or restore from a backup",
-                        (unsigned long long)base, (unsigned long long)next - 1);
+                        "the numbers of segments and slices are from %08llx to %08llx, which no "
+                        "store has: move the file that does not belong here out, or restore from a "
+                        "backup",
+                        (unsigned long long)base, (unsigned long long)(next ? next - 1 : 0));
         return ERR_CORRUPT;
     }
     segments_begin(store->segments, (uint32_t)base, (uint32_t)next);

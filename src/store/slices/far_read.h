@@ -11,9 +11,9 @@
 
 enum {
     /* As many as the disk's read threads may end between two turns: with fewer they would wait for
-       the next turn. */
-    FAR_READS_UNDER_WAY_MAX = 64,
-    FAR_READS_BYTES = 1 << 20, /* under way, at most; one longer record alone may have more */
+       the next turn. With more, bodies and slices that draw near would wait behind them. */
+    FAR_READS_UNDER_WAY_MAX = 32,
+    FAR_READS_BYTES = 512 * 1024, /* under way, at most; one longer record alone may have more */
 };
 
 struct far_reads;
