@@ -390,6 +390,7 @@ static void p8_some_memory_of_answers_that_were_sent_is_kept_for_others(void **s
     }
     for (const struct list *link = server->all.next; link != &server->all; link = link->next)
         assert_in_range(LIST_ENTRY(link, const struct session, all)->out.cap, 0, KIB);
+    world_free(world);
 }
 
 /* ---- what a client gets of a turn, and what answers leave ---- */

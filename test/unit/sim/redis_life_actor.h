@@ -263,7 +263,7 @@ static inline void got_jobs(struct actor *actor, const struct reply *reply)
 /* P8 */
 static inline void check_jobs_max(const struct oracle *oracle)
 {
-    unsigned jobs = oracle->jobs_max ? oracle_jobs(oracle, true) : 0;
+    unsigned jobs = oracle->jobs_max ? oracle_jobs(oracle) : 0;
     if (jobs > oracle->jobs_max)
         BROKEN(oracle, "P8: %u jobs are there, and %llu may be", jobs,
                (unsigned long long)oracle->jobs_max);
@@ -280,7 +280,7 @@ static inline void check_refusal(struct actor *actor)
     if (actor->op != OP_PUSH && actor->op != OP_LOOK)
         BROKEN(oracle, "P8: a command that makes no job is refused with %d", (int)actor->err);
     if (crowded && !actor->life->risky && !oracle->failed_over_us &&
-        oracle_jobs(oracle, false) * actor->life->partitions < oracle->jobs_max)
+        oracle_jobs_since(oracle, actor->sent_us) * actor->life->partitions < oracle->jobs_max)
         BROKEN(oracle, "P8: a push is refused though there is room for it");
 }
 

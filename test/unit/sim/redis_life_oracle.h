@@ -69,14 +69,24 @@ static inline void oracle_properties(unsigned number, struct buf *out)
         buf_addf(out, "{\"key\":\"v%u\"}", number);
 }
 
-/* How many jobs are certainly there, or may be. */
-static inline unsigned oracle_jobs(const struct oracle *oracle, bool certainly)
+/* How many jobs are certainly there now. */
+static inline unsigned oracle_jobs(const struct oracle *oracle)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < oracle->count; i++) {
         const struct version *version = &oracle->versions[i];
-        bool there = version->acked && !version->may_end && !version->loose;
-        count += !version->ended && (there || !certainly);
+        count += version->acked && !version->may_end && !version->loose && !version->ended;
+    }
+    return count;
+}
+
+/* How many jobs may have been there at some time since then. */
+static inline unsigned oracle_jobs_since(const struct oracle *oracle, int64_t since_us)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        count += !version->ended || version->ended_us >= since_us;
     }
     return count;
 }
