@@ -139,7 +139,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_beside_a_better_one_of_another_topic_is_the_next_ones_at_once),
-        cmocka_unit_test(a_job_made_ready_while_another_topic_is_requested_is_the_next_ones_at_once),
+        cmocka_unit_test(
+            a_job_made_ready_while_another_topic_is_requested_is_the_next_ones_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
