@@ -15,6 +15,7 @@ class Busy:
     def __init__(self, also=lambda: None):
         self.also = also
         self.late = []  # (when a look ended, by how much it was late)
+        self.error = None  # of `also`, after which there are no more looks
         self.begun = time.monotonic()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._look, daemon=True)
@@ -22,13 +23,19 @@ class Busy:
     def _look(self):
         self.begun = time.monotonic()
         while not self.over.wait(EVERY_S):
-            self.also()
+            try:
+                self.also()
+            except Exception as error:
+                self.error = error
+                return
             now = time.monotonic()
             self.late.append((now, now - self.begun - EVERY_S))
             self.begun = now
 
     def longest_since(self, when):
-        """Of the looks that ended after that time.monotonic(), or go on."""
+        """Of the looks that ended after that time.monotonic(), or go on. Raises what `also` has raised."""
+        if self.error:
+            raise self.error
         now = 0 if self.over.is_set() else time.monotonic() - self.begun - EVERY_S
         return max(0.0, now, *(late for end, late in list(self.late) if end >= when))
 

@@ -490,12 +490,15 @@ static bool topic_is_probed(const struct topic *topic)
 }
 
 /* Is a reserve from this topic under way to the partition, or a probe, which will be answered as
- * soon? `wholly`: a reserve that brings all it asks for, if that is there. */
+ * soon? `wholly`: a reserve that brings all it asks for, if that is there, and surely asks for this
+ * topic: one in listed order may ask only for the topics before it. */
 static bool is_requested(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
         const struct partition_fetches *fetches = &group->at[partition];
+        if (wholly && group->listed_order)
+            continue;
         if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->awaited_probes))
             return true;
     }

@@ -188,7 +188,8 @@ static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, 
         if (!hint->stale_answer)
             *hint = (struct hint){.what = EMPTY,
                                   .at_us = consumers_now_us(group->consumers),
-                                  .notified_alone = hint->notified_alone};
+                                  .notified_alone = hint->notified_alone,
+                                  .alone_requested = hint->alone_requested};
         hint->failed = true;
     }
     /* The partition counts as empty until then. */

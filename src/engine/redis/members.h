@@ -7,8 +7,10 @@
  * (it has started, leaves, begins or stops to serve) to all others at once; an ordinary heartbeat
  * is published only to one daemon, the next in the order in which they started, which watches it.
  * If the watching daemon misses a heartbeat, it reads the list of all daemons from Redis, and a
- * silent daemon is reported to all. Who hears that a daemon has come, or come back, reads the list
- * with its next heartbeat, which says who watches that one: else nobody would before its second.
+ * silent daemon is reported to all. A daemon that hears of a new one, or of one that is back, reads
+ * the list with its next heartbeat, to learn whether it must watch it: else nobody would watch it
+ * before it has sent its second heartbeat. So each arrival costs every daemon one list, which is
+ * O(N²) records for all N of them; arrivals between two heartbeats cost one together.
  *
  * There are no leases: each daemon computes the owner of a partition by itself, by rendezvous
  * hashing (Thaler and Ravishankar, 1998) among the daemons that are not silent. If views differ for

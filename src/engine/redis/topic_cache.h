@@ -37,7 +37,7 @@ struct hint {
     bool only_hint;           /* EMPTY: our mark is a SCRIPT_MARK_HINT */
     bool shared;              /* EMPTY: others wait there, too, and may get the notice instead */
     bool notified_alone;      /* only we were notified of a ready job: take it, or pass it on */
-    bool alone_requested;     /* it was: requests under way may take that job, or another topic's */
+    bool alone_requested;     /* that job was requested: the answer may bring another topic's */
     bool failed;              /* the last call failed: whether there are jobs is unknown */
 };
 

@@ -89,6 +89,7 @@ AGAIN = json.dumps({"status": 503, "code": "again"}, separators=(",", ":")).enco
     (0, True, [(1, 0.1)], AssertionError),
     (0.1, True, [], AssertionError),
     (0.1, True, [(0, 0.05)], TooLate),  # a poll whose last look was under way for 50 ms
+    (0.1, True, [(5, 0.05)], AssertionError),  # that was before the poll
     (0.1, False, [(0, 0.05)], AssertionError),
     (2, False, [(0, 0.1)], AssertionError),
     (2, False, [(0, 1.9)], TooLate),
@@ -124,6 +125,15 @@ def test_a_watch_tells_how_late_a_look_was_and_that_one_goes_on():
     assert busy.longest_s >= 0.3
     busy.late = [(10, 0.5), (20, 0.1), (30, 0.2)]
     assert [busy.longest_since(when) for when in (10, 11, 20, 30, 31)] == [0.5, 0.2, 0.2, 0.2, 0]
+
+
+def test_a_watch_whose_look_fails_says_so_and_excuses_nothing():
+    def fail():
+        raise ConnectionResetError("gone")
+    with Busy(fail) as busy:
+        assert eventually(lambda: busy.error)
+        with pytest.raises(ConnectionResetError, match="gone"):
+            busy.longest_since(0)
 
 
 # Consumers that wait

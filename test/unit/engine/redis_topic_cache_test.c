@@ -78,10 +78,11 @@ static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
 {
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
     for (uint32_t i = 0; i < PARTITIONS; i++)
-        topic->hints[i] = (struct hint){.what = EMPTY, .notified_alone = i > 0, .failed = i > 1};
+        topic->hints[i] = (struct hint){
+            .what = EMPTY, .notified_alone = i > 0, .alone_requested = i > 0, .failed = i > 1};
     topic_see(topic, 1, rank(5, 7), true, 10);
     assert_int_equal(topic->hints[1].what, READY);
-    assert_true(topic->hints[1].notified_alone);
+    assert_true(topic->hints[1].notified_alone && topic->hints[1].alone_requested);
     topic_notice(topic, 2);
     topic_promoted(topic, 3);
     assert_true(topic->hints[2].notified_alone && topic->hints[3].notified_alone);
@@ -89,6 +90,7 @@ static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         assert_int_equal(topic->hints[i].what, UNKNOWN);
         assert_int_equal(topic->hints[i].notified_alone, i > 0);
+        assert_int_equal(topic->hints[i].alone_requested, i > 0);
         assert_int_equal(topic->hints[i].failed, i > 1);
     }
     topic_cache_rest(*state, topic);

@@ -378,6 +378,27 @@ static void p2_a_told_job_is_passed_on_though_a_server_is_silent(void **state)
     stop_mended_pair();
 }
 
+/* The request that was to take it fails: whether the job is still there the next answer says. */
+static void p2_that_a_told_job_was_requested_is_kept_when_the_request_fails(void **state)
+{
+    (void)state;
+    push_beside();
+    hint_of(0)->notified_alone = true;
+    submit_reserve(&takers[0], SECOND_US);
+    turn_alone();
+    assert_true(hint_of(0)->alone_requested);
+    sim_redis_settings(servers[0])->denied = " evalsha ";
+    int64_t until_us = now_us + 2 * SECOND_US;
+    while (!hint_of(0)->failed && now_us < until_us)
+        turn();
+    sim_redis_settings(servers[0])->denied = NULL;
+    assert_true(hint_of(0)->failed);
+    assert_true(hint_of(0)->alone_requested);
+    turns(2 * SECOND_US);
+    assert_int_equal(takers[0].count, 1);
+    stop_mended_pair();
+}
+
 /* A push that makes no job is no reason to wait any longer. */
 static void p2_a_push_that_is_refused_is_waited_for_no_longer(void **state)
 {
@@ -405,6 +426,7 @@ int main(void)
         STARTED(who_waits_for_one_topic_shares_it_with_all_others),
         STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
         STARTED(p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done),
+        STARTED(p2_that_a_told_job_was_requested_is_kept_when_the_request_fails),
         STARTED(redis_tells_how_many_close_jobs_are_left),
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),

@@ -40,6 +40,19 @@ static unsigned owned_by(const struct life *day, unsigned number)
     return count;
 }
 
+/* Each partition is one of these daemons'. */
+static void each_has_an_owner(const struct life *day, unsigned daemons)
+{
+    for (unsigned p = 0; p < day->partitions; p++) {
+        unsigned owners = 0;
+        for (unsigned i = 0; i < daemons; i++)
+            owners += members_own(&day->daemons[i].engine->members, p);
+        if (owners != 1)
+            BROKEN(&day->oracle, "two seconds after a daemon was killed %u others own partition %u",
+                   owners, p);
+    }
+}
+
 static void kill_for_good(struct life *day, unsigned number)
 {
     daemon_stop(&day->daemons[number], true);
@@ -95,17 +108,16 @@ static void play_newcomer_goes(struct life *day)
     wait_for_jobs(day, takers, 6 * SECOND_US);
     day_pass(day, 100 * MS);
     newcomer->boot_at_us = day->now_us;
-    while (!newcomer->engine || newcomer->engine->members.how != SCRIPT_SERVES)
+    int64_t until_us = day->now_us + SOON_US;
+    while (!newcomer->engine || newcomer->engine->members.how != SCRIPT_SERVES) {
+        if (day->now_us >= until_us)
+            BROKEN(&day->oracle, "a daemon that has started does not serve");
         day_pass(day, MS);
+    }
     day_pass(day, 10 * MS + span(day, 900 * MS));
     kill_for_good(day, others);
     day_pass(day, TAKEN_OVER_US);
-    unsigned owned = 0;
-    for (unsigned i = 0; i < others; i++)
-        owned += owned_by(day, i);
-    if (owned < day->partitions)
-        BROKEN(&day->oracle, "two seconds after a daemon was killed the others have %u partitions",
-               owned);
+    each_has_an_owner(day, others);
     day_pass(day, 6 * SECOND_US);
     all_have_come(day, takers);
 }
