@@ -381,7 +381,9 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
         free_shipment(shipment);
         return;
     }
-    shipment->lease_us = pump_now(pump) + shipment->delivery.timeout_us + LEASE_SPARE_US;
+    /* From the time when it was asked for; or, if key_order_arrive() set it to 0 meanwhile, still
+       in the past. */
+    shipment->lease_us += shipment->delivery.timeout_us + LEASE_SPARE_US;
     if (pump->draining || lane_is_others(shipment->lane)) { /* shipments_give_back() skipped it */
         shipment_return(shipment, 0);
         return;

@@ -72,7 +72,7 @@ static const struct denied denied_v4[] = {
 /*
  * Of IPv6 only 2000::/3 has been assigned to public networks; in it, these are not public. What
  * stands outside are loopback, local networks, multicast, NAT64 and other ways to write an IPv4
- * address (such as ::ffff:0:127.0.0.1), and ranges that nobody has.
+ * address (such as ::ffff:0:127.0.0.1), and unassigned ranges.
  */
 static const struct denied denied_v6[] = {
     {{0x20, 0x01, 0x00}, 23},       /* protocol assignments, Teredo */

@@ -135,13 +135,11 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
 
 /* Under the mutex. Ends the oldest delivery that waits for room in the window: it was not taken, so
    it goes straight to the outbox. */
-static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, bool unhealthy,
-                           const char *reason)
+static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
 {
     struct queue_node *node = queue_take(&thread->inbox);
     struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
     item->kind = kind;
-    item->unhealthy = unhealthy;
     (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
     queue_add(&thread->outbox, node);
     post(thread);
@@ -154,7 +152,7 @@ void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, con
                       false, reason);
     lock(thread);
     while (thread->inbox.first)
-        return_waiting(thread, kind, false, reason);
+        return_waiting(thread, kind, reason);
     unlock(thread);
 }
 
@@ -168,8 +166,11 @@ static int64_t inbox_deadline_us(const struct broker_thread *thread)
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 {
     lock(thread);
+    const char *why = thread->closing  ? ENDING
+                      : !thread->ready ? thread->reported_why
+                                       : "the broker's window had no room for it in time";
     while (inbox_deadline_us(thread) <= now_us)
-        return_waiting(thread, OUTCOME_FAILED, true, "it could not be sent to the broker in time");
+        return_waiting(thread, OUTCOME_UNSENT, why); /* whatever the reason: it was not tried */
     unlock(thread);
     for (struct list *at = thread->pending.next; at != &thread->pending; at = at->next) {
         struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);

@@ -78,7 +78,7 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason);
 
 /* An item whose deadline has passed at `now_us`, which the plugin must finish as FAILED; NULL:
-   none. Deliveries that were not taken by their deadline are FAILED by this call. O(pending): to be
+   none. Deliveries that were not taken by their deadline are UNSENT by this call. O(pending): to be
    called ten times a second, until it returns NULL. */
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us);
 

@@ -141,11 +141,27 @@ static void a_job_that_a_client_releases_before_it_is_sent_is_sent_once(void **s
     assert_int_equal(bed_jobs(bed, JOB_RESERVED) + bed_jobs(bed, JOB_READY), 0);
 }
 
+static void a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sent_once(void **state)
+{
+    struct bed *bed = *state;
+    begin_to_renew(bed);
+    uint64_t fourth = bed->seen[2].seq + 1;
+    release_at_once(bed, fourth);
+    bed_pass(bed, SECOND_US); /* it is reserved again before the renewal is answered */
+    assert_int_equal(bed_jobs(bed, JOB_RESERVED), 1);
+    world_hold_disk(bed->world, false);
+    bed_pass(bed, 120 * (int64_t)SECOND_US);
+    assert_int_equal(bed->seen_count, 4);
+    assert_int_equal(bed->seen[3].seq, fourth);
+    assert_int_equal(bed_jobs(bed, JOB_RESERVED) + bed_jobs(bed, JOB_READY), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BED_TEST(a_job_that_a_client_releases_while_it_is_sent_is_sent_again),
         BED_TEST(a_job_that_a_client_releases_before_it_is_sent_is_sent_once),
+        BED_TEST(a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sent_once),
         BED_TEST(a_drain_waits_for_the_renewal_of_a_lease),
         BED_TEST(a_job_that_comes_again_while_it_is_sent_is_sent_again),
         BED_TEST(a_job_whose_lease_is_being_renewed_is_given_back_when_that_is_answered),

@@ -6,20 +6,23 @@
 
 #include <cmocka.h>
 #include <poll.h>
+#include <stdatomic.h>
 
 #include "plugin_bed.h"
 #include "sink/broker_thread.h"
 
 enum { DEADLINE_US = 50 * 1000 };
 
-/* A broker that is ready and confirms nothing. */
+static atomic_bool away;
+
+/* A broker that confirms nothing, and is there until `away`. */
 static void run(struct broker_thread *thread, void *user)
 {
     struct broker_item *item;
     int64_t until_us;
     (void)user;
-    broker_set_ready(thread, true, "");
     while (!broker_closing(thread, &until_us)) {
+        broker_set_ready(thread, !atomic_load(&away), "nobody answers");
         struct pollfd wake = {.fd = broker_wake_fd(thread), .events = POLLIN};
         (void)poll(&wake, 1, 10);
         while ((item = broker_take(thread))) {
@@ -51,31 +54,58 @@ static void send_one(struct sent *sent, int64_t timeout_us)
     sink->verbs->send(sink, &sent->delivery);
 }
 
-static void what_was_not_sent_by_its_deadline_has_failed(void **state)
+/* A broker that is there, and whose window is full. */
+static void open_full(struct sent *taken)
+{
+    atomic_store(&away, false);
+    bed_open("");
+    assert_true(turn_until_ready(true));
+    send_one(taken, 0);
+    loop_turn(loop, loop_update_time(loop) + DEADLINE_US);
+}
+
+static void close_all(struct sent *sent)
+{
+    sink->verbs->close(sink, 0);
+    expect(sent, OUTCOME_UNSENT, "ending");
+    loop_turn(loop, loop_update_time(loop)); /* for a message that is under way */
+    os_loop_free(os);
+}
+
+static void what_was_not_sent_by_its_deadline_counts_no_attempt(void **state)
 {
     struct sent taken, waits[2], later;
     (void)state;
-    bed_open("");
-    assert_true(turn_until_ready(true));
-    send_one(&taken, 0);
-    loop_turn(loop, loop_update_time(loop) + DEADLINE_US); /* it fills the window */
+    open_full(&taken);
     send_one(&waits[0], DEADLINE_US);
     send_one(&waits[1], DEADLINE_US);
     send_one(&later, 600 * (int64_t)1000000);
-    expect(&waits[0], OUTCOME_FAILED, "it could not be sent to the broker in time");
-    expect(&waits[1], OUTCOME_FAILED, "it could not be sent to the broker in time");
+    expect(&waits[0], OUTCOME_UNSENT, "no room");
+    expect(&waits[1], OUTCOME_UNSENT, "no room");
     assert_int_equal(taken.done + later.done, 0);
-    sink->verbs->close(sink, 0);
-    expect(&taken, OUTCOME_UNSENT, "ending");
-    expect(&later, OUTCOME_UNSENT, "ending");
-    loop_turn(loop, loop_update_time(loop)); /* for a message that is under way */
-    os_loop_free(os);
+    close_all(&taken);
+    assert_int_equal(later.done, 1);
+    assert_int_equal(later.kind, OUTCOME_UNSENT);
+}
+
+static void what_waits_for_room_while_the_broker_goes_away_counts_no_attempt(void **state)
+{
+    struct sent taken, waits;
+    (void)state;
+    open_full(&taken);
+    atomic_store(&away, true);
+    assert_true(turn_until_ready(false));
+    send_one(&waits, DEADLINE_US);
+    expect(&waits, OUTCOME_UNSENT, "nobody answers");
+    assert_int_equal(taken.done, 0);
+    close_all(&taken);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_not_sent_by_its_deadline_has_failed),
+        cmocka_unit_test(what_was_not_sent_by_its_deadline_counts_no_attempt),
+        cmocka_unit_test(what_waits_for_room_while_the_broker_goes_away_counts_no_attempt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
