@@ -1,10 +1,9 @@
 /*
  * How late a job may be in redis_life_test.c. While nothing is wrong, a job that is due, or ready,
  * or whose lease has run out, is handed out within PROMPT_US if a consumer waits for it: all is
- * told at once, and takes some ways to Redis and back. With several daemons it is LATE_US: one that
- * hangs may have been told of the job, and in some orders of answers and notices nobody is told
- * (seed 3323); each believes for at most a second what it knows of a partition, and then looks for
- * itself. SIM_PROMPT=1: PROMPT_US with several daemons, too, unless one hangs.
+ * told at once, and takes some ways to Redis and back. While a daemon hangs, which may have been
+ * told of the job, it is LATE_US: each daemon that shares its consumers' topic with others believes
+ * for at most a second what it knows of a partition, and then looks for itself.
  *
  * That counts from the end of what was wrong, and some time more: LEAP_RECOVERY_US after a server's
  * clock was set, FAULT_RECOVERY_US after servers and paths are whole again, and after a daemon has
@@ -235,8 +234,7 @@ static inline bool late_hangs(struct life *life)
 
 static inline void late_judge(struct life *life, const struct actor *actor, unsigned topic)
 {
-    bool prompt = life->daemon_count == 1 || env_number("SIM_PROMPT", 0);
-    int64_t most_us = late_hangs(life) || !prompt ? LATE_US : PROMPT_US;
+    int64_t most_us = late_hangs(life) ? LATE_US : PROMPT_US;
     for (unsigned p = 0; p < life->partitions; p++) {
         const struct due_job *job = &life->late.due[p][topic];
         if (job->since_us && life->now_us - late_since_us(life, actor, job) > most_us)

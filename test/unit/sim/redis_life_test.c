@@ -14,7 +14,6 @@
  * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:
  * these are long, so they are among every fourth seed only, or, by SIM_LEAPS=1, among all. Every
  * eleventh seed has a calm time after the faults, with at most one more; by SIM_CALM=1 all have it.
- * SIM_PROMPT=1 is stricter about lateness (redis_life_late.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
