@@ -19,6 +19,7 @@ from wire import Client, Closed, Wire, request_bytes
 GONE = (Closed, OSError, ConnectionError)
 TOPIC, BODY_BYTES, BATCH = "soak", 240, 200
 TAKERS, CHANGERS, WIRES, WINDOW = 2, 2, 8, 16  # processes; connections of a changer, and requests under way on each
+MOST = 500  # jobs of a reserve
 CANCELS, MOVES = 0.3, 0.1  # by put
 BURIED = 0.03  # by delivery
 SHORTEST_MS, LONGEST_MS = 1000, 30 * 86400 * 1000
@@ -203,23 +204,31 @@ class Line:
             assert answer.status in (404, 409), answer
 
 
+def post(path, **fields):
+    return request_bytes("POST", path, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+
+
 class Taker(Worker):
+    """Reserves many jobs, and ends them by requests that are under way together: each waits for the disk."""
+
     def work(self, port):
-        with Client(port, seconds=30) as client:
+        with Wire(port, seconds=30) as wire:
             while self.load.goes_on():
                 asked_ms = now_ms()
-                self.take(client, client.reserve(TOPIC, wait=200, most=500), asked_ms)
+                wire.send(post("/v1/reserve", topics=[TOPIC], wait=200, max=MOST))
+                answer = wire.response()
+                assert answer.status in (200, 204), answer
+                self.take(wire, answer.json()["jobs"] if answer.status == 200 else [], asked_ms)
 
-    def take(self, client, jobs, asked_ms):
-        came_ms, mine, late_ms = now_ms(), [], []
+    def take(self, wire, jobs, asked_ms):
+        came_ms, mine, buried, late_ms = now_ms(), [], [], []
         settled_ms = self.load.said[STARTED_MS] + SETTLED_S * 1000
         for job in jobs:
             number = self.oracle.delivered(job, asked_ms)
             if number is None:
                 continue
             if self.random.random() < BURIED:
-                answer = client.job(job["id"], "bury", lease=job["lease"])
-                assert answer.status in (200, 404, 409), answer  # cancelled, or its time to run has ended
+                buried.append(job)
                 continue
             self.oracle.trying_to_end(number)
             mine.append((number, job))
@@ -228,9 +237,18 @@ class Taker(Worker):
                 late_ms.append(came_ms - due_ms)
         if late_ms:
             self.load.news.put(("late", late_ms))
-        if not mine:
+        self.end(wire, mine, buried)
+
+    def end(self, wire, mine, buried):
+        finish = [{"id": job["id"], "lease": job["lease"]} for _, job in mine]
+        wire.send(b"".join(post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"]) for job in buried)
+                  + (post("/v1/finish", jobs=finish) if finish else b""))
+        for _ in buried:
+            answer = wire.response()
+            assert answer.status in (200, 404, 409), answer  # cancelled, or its time to run has ended
+        if not finish:
             return
-        answer = client.post("/v1/finish", {"jobs": [{"id": job["id"], "lease": job["lease"]} for _, job in mine]})
+        answer = wire.response()
         assert answer.status == 200, answer
         for (number, _), result in zip(mine, answer.json()["results"]):
             if result["status"] == 204:
