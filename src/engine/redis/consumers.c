@@ -489,10 +489,11 @@ static bool topic_is_probed(const struct topic *topic)
     return false;
 }
 
-/* Is a reserve from this topic under way to the partition, or a probe, which will be answered as
- * soon? `wholly`: a reserve that brings all it asks for, if that is there, and surely asks for this
- * topic: one in listed order may ask only for the topics before it. */
-static bool is_requested(const struct topic *topic, uint32_t partition, bool wholly)
+/* The number of the last call of a group that has a reserve from this topic under way to the
+ * partition, or a probe, which will be answered as soon; 0: there is none. `wholly`: a reserve that
+ * brings all it asks for, if that is there, and surely asks for this topic: one in listed order may
+ * ask only for the topics before it. */
+static uint64_t requesting_call(const struct topic *topic, uint32_t partition, bool wholly)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
@@ -500,9 +501,9 @@ static bool is_requested(const struct topic *topic, uint32_t partition, bool who
         if (wholly && group->listed_order)
             continue;
         if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->awaited_probes))
-            return true;
+            return fetches->last_call;
     }
-    return false;
+    return 0;
 }
 
 /* Only we were notified of ready jobs, and no consumer here needs them: notifies another daemon.
@@ -513,7 +514,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
     bool later = false;
     for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
         struct hint *hint = &topic->hints[i];
-        if (hint->notified_alone && is_requested(topic, i, false)) {
+        if (hint->notified_alone && requesting_call(topic, i, false)) {
             later = true;
             continue;
         }
@@ -624,8 +625,9 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. Not
        surely if others share its jobs: then it may not be done, or bring fewer; nor if it takes
        another topic's. */
-    if (is_requested(topic, partition, true))
-        topic->hints[partition].alone_requested = true;
+    uint64_t call = requesting_call(topic, partition, true);
+    if (call)
+        topic_requested_alone(topic, partition, call);
     else
         consumers_take_or_pass_on(consumers, topic, partition);
     if (list_empty(&topic->groups))

@@ -72,6 +72,7 @@ struct consumers {
     size_t waiters;               /* of all groups */
     struct wait_group *hit_group; /* got the last promoted jobs: see consumers_promoting() */
     uint32_t hit_streak;          /* how often in a row */
+    uint64_t last_call;           /* the number of the last call for jobs, or probe; from 1 */
     int64_t answer_us;            /* how long answers to reserves take, usually; 0: not known */
     struct arena scratch;         /* of the answer being read */
     bool *subscribed;             /* [partition]: its notices are received */

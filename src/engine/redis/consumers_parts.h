@@ -16,10 +16,11 @@ struct place {
 
 /* What a group has requested from a partition. */
 struct partition_fetches {
-    int64_t us;        /* the last time */
-    uint32_t calls;    /* under way */
-    uint32_t left_out; /* of these: see wait_group::left_out */
-    uint32_t shared;   /* of these: others may bring their jobs, and then they are not done */
+    int64_t us;         /* the last time */
+    uint64_t last_call; /* its number */
+    uint32_t calls;     /* under way */
+    uint32_t left_out;  /* of these: see wait_group::left_out */
+    uint32_t shared;    /* of these: others may bring their jobs, and then they are not done */
     uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
     uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
     bool unplanned; /* these are no longer in wait_group::requested: others may be asked for them */

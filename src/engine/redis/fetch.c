@@ -102,6 +102,21 @@ static bool has_job_of(const struct script_answer *answer, struct bytes topic)
     return false;
 }
 
+/* A job became ready since the call was sent: if it found none, there may be some. */
+static bool is_outdated(const struct fetch_request *fetch, const struct hint *hint)
+{
+    return fetch->number <= hint->outdated_calls;
+}
+
+/* True: this is the answer to the call that requested a job that only we were notified of. */
+static bool ends_alone(const struct fetch_request *fetch, struct hint *hint)
+{
+    if (!hint->alone_call || fetch->number < hint->alone_call)
+        return false;
+    hint->alone_call = 0;
+    return true;
+}
+
 /* Notes which jobs were left in the partition after the call. One that only we were notified of may
  * be among them, because a better one of another topic came: it is to be taken, or passed on. */
 static void learn(const struct fetch_request *fetch, uint32_t partition,
@@ -113,14 +128,14 @@ static void learn(const struct fetch_request *fetch, uint32_t partition,
         struct topic *topic = fetch->group->topics[i].topic;
         struct hint *hint = &topic->hints[partition];
         struct topic_rest rest = {.taken = answer->count};
-        bool left = hint->alone_requested && !has_job_of(answer, topic_name(topic));
-        hint->failed = hint->alone_requested = false;
+        bool left = ends_alone(fetch, hint) && !has_job_of(answer, topic_name(topic));
+        hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &rest.first,
                              &rest.close_jobs)) {
         case SCRIPT_FIRST: topic_left(topic, partition, &rest, now_us); break;
         case SCRIPT_NONE:
             left = false;
-            if (hint->stale_answer)
+            if (is_outdated(fetch, hint))
                 break;
             /* Without notices: consumers_subscribed() makes it UNKNOWN when they are received. */
             hint->what = answer->marked || !consumers->subscribed[partition] ? EMPTY : TAKEN;
@@ -185,11 +200,12 @@ static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, 
     struct list *next;
     for (uint32_t i = 0; i < fetch->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
-        if (!hint->stale_answer)
+        if (!is_outdated(fetch, hint))
             *hint = (struct hint){.what = EMPTY,
                                   .at_us = consumers_now_us(group->consumers),
-                                  .notified_alone = hint->notified_alone,
-                                  .alone_requested = hint->alone_requested};
+                                  .outdated_calls = hint->outdated_calls,
+                                  .alone_call = hint->alone_call,
+                                  .notified_alone = hint->notified_alone};
         hint->failed = true;
     }
     /* The partition counts as empty until then. */
@@ -393,8 +409,10 @@ struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t to
     for (uint32_t i = 0; i < topics; i++) {
         names[i] = topic_name(group->topics[i].topic);
         struct hint *hint = &group->topics[i].topic->hints[partition];
-        hint->stale_answer = false;
-        hint->alone_requested = hint->alone_requested || (hint->notified_alone && max > 0);
+        if (hint->outdated_calls == ALL_CALLS)
+            hint->outdated_calls = consumers->last_call;
+        if (hint->notified_alone && max > 0)
+            topic_requested_alone(group->topics[i].topic, partition, consumers->last_call + 1);
         hint->notified_alone = hint->notified_alone && max == 0;
     }
     struct cmd_reserve reserve = {
@@ -406,6 +424,7 @@ struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t to
         .bound = group->bound,
     };
     struct fetch_request *fetch = fetch_request_new(group, partition, topics, max);
+    fetch->number = ++consumers->last_call;
     for (uint32_t i = 0; i < topics; i++)
         fetch->waits = fetch->waits || group->topics[i].topic->parked;
     enum script_mark mark = fetch->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
@@ -422,6 +441,7 @@ struct fetch_request *wait_group_fetch_for(struct wait_group *group, uint32_t to
     fetch->shares = how.shares_until != NULL;
     group->at[partition].shared += fetch->shares;
     group->at[partition].us = consumers_now_us(consumers);
+    group->at[partition].last_call = fetch->number;
     script_requests_send(call, fetch, fetch_answered);
     return fetch;
 }

@@ -30,6 +30,7 @@ struct fetch_options {
 struct fetch_request {
     struct list place; // wait_group::timed_requests, or nowhere
     struct wait_group *group;
+    uint64_t number; /* they are sent in this order: see consumers::last_call */
     uint32_t partition;
     uint32_t topics;
     uint32_t max;  /* jobs; 0: a probe, which reserves nothing and reports what is ready */

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { KNOWN_KEPT = 1 << 20 }; /* hints of 32 bytes: one for each topic and partition */
+enum { KNOWN_KEPT = 1 << 20 }; /* hints of 48 bytes: one for each topic and partition */
 
 struct bytes topic_name(const struct topic *topic)
 {
@@ -137,6 +137,8 @@ void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest
                           .first = rest->first,
                           .close_jobs = (uint8_t)close_jobs,
                           .at_us = now_us,
+                          .outdated_calls = hint->outdated_calls,
+                          .alone_call = hint->alone_call,
                           .notified_alone = hint->notified_alone};
 }
 
@@ -157,7 +159,7 @@ static void see_another(struct hint *hint, struct script_rank rank, bool became)
 void topic_notice(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
-    hint->stale_answer = true;
+    hint->outdated_calls = ALL_CALLS;
     if (hint->what != READY)
         hint->what = NOTICED;
 }
@@ -167,6 +169,12 @@ void topic_promoted(struct topic *topic, uint32_t partition)
     struct hint *hint = &topic->hints[partition];
     if (hint->what != READY)
         hint->what = NOTICED;
+}
+
+void topic_requested_alone(struct topic *topic, uint32_t partition, uint64_t call)
+{
+    struct hint *hint = &topic->hints[partition];
+    hint->alone_call = call > hint->alone_call ? call : hint->alone_call;
 }
 
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
@@ -180,8 +188,9 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
                               .first = rank,
                               .close_jobs = 1,
                               .at_us = now_us,
-                              .notified_alone = hint->notified_alone,
-                              .alone_requested = hint->alone_requested};
+                              .outdated_calls = hint->outdated_calls,
+                              .alone_call = hint->alone_call,
+                              .notified_alone = hint->notified_alone};
         break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better jobs */
@@ -193,9 +202,9 @@ void topic_forget_at(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
     *hint = (struct hint){.what = UNKNOWN,
-                          .stale_answer = true,
+                          .outdated_calls = ALL_CALLS,
+                          .alone_call = hint->alone_call,
                           .notified_alone = hint->notified_alone,
-                          .alone_requested = hint->alone_requested,
                           .failed = hint->failed};
 }
 

@@ -30,16 +30,21 @@ enum { RANK_CLOSE_US = 50 * 1000 };
 struct hint {
     struct script_rank first; /* READY: of the first job, unless other daemons have changed it */
     int64_t at_us;            /* READY, TAKEN, EMPTY: the time of that knowledge */
+    uint64_t outdated_calls;  /* calls with numbers up to this one (fetch_request::number) were sent
+                                 before a job became ready: their answer "none" is outdated */
+    uint64_t alone_call;      /* by this call, or one before it, the job that `notified_alone` stood
+                                 for was requested: it may bring another topic's; 0: there is none */
     uint8_t what;             /* enum hint_kind */
     uint8_t close_jobs;       /* READY: known jobs that are close to the first, including it; other
                                  daemons may have taken some. 255: or more */
-    bool stale_answer;        /* a job became ready since the call: its answer "none" is outdated */
     bool only_hint;           /* EMPTY: our mark is a SCRIPT_MARK_HINT */
     bool shared;              /* EMPTY: others wait there, too, and may get the notice instead */
     bool notified_alone;      /* only we were notified of a ready job: take it, or pass it on */
-    bool alone_requested;     /* that job was requested: the answer may bring another topic's */
     bool failed;              /* the last call failed: whether there are jobs is unknown */
 };
+
+/* hint::outdated_calls: all that were sent so far. The next one that is sent sets the number. */
+#define ALL_CALLS UINT64_MAX
 
 struct topic {
     char *name;
@@ -77,9 +82,11 @@ void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic);
 struct bytes topic_name(const struct topic *topic);
 /* A notice: a job became ready in the partition. */
 void topic_notice(struct topic *topic, uint32_t partition);
-/* The same by a promote of ours. Does not set `stale_answer`: answers that come after this one are
- * of later calls. */
+/* A notice that came by a promote of ours. Calls under way are not outdated: they were sent behind
+ * it. */
 void topic_promoted(struct topic *topic, uint32_t partition);
+/* The job that only we were notified of is requested by this call, or one before it. */
+void topic_requested_alone(struct topic *topic, uint32_t partition, uint64_t call);
 /* What a reserve has left, as its answer says. */
 struct topic_rest {
     struct script_rank first;
@@ -90,16 +97,16 @@ struct topic_rest {
 /* Some are left: it is READY. Redis has counted those that are close to the first, up to
  * SCRIPT_CLOSE_JOBS_MAX. If there are as many, or it has not counted, what was counted here, less
  * `taken`, may be more: that stays so only if this first one is close to the first before it.
- * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end, and
- * so does `alone_requested`. */
+ * `notified_alone`, `alone_call` and `outdated_calls` stay, `failed` (like what is known of an
+ * EMPTY one) ends. */
 void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,
                 int64_t now_us);
 /* A ready job was seen there. `became`: our request made it ready, so there is one more than before
- * (it neither was there already, nor replaced one). Does not set `stale_answer`, as above. */
+ * (it neither was there already, nor replaced one). Calls under way are not outdated, as above. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
                int64_t now_us);
 /* Sets UNKNOWN, because our marks may be gone. Keeps `failed`, `notified_alone` and
- * `alone_requested`: no other daemon takes that job before it is passed on. */
+ * `alone_call`: no other daemon takes that job before it is passed on. */
 void topic_forget(struct topic *topic, uint32_t partitions);
 void topic_forget_at(struct topic *topic, uint32_t partition);
 

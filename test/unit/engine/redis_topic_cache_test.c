@@ -58,18 +58,18 @@ static void a_notice_is_news_and_an_answer_of_ours_is_not(void **state)
         topic->hints[i] = (struct hint){.what = EMPTY};
     topic_notice(topic, 1);
     assert_int_equal(topic->hints[1].what, NOTICED);
-    assert_true(topic->hints[1].stale_answer);
+    assert_true(topic->hints[1].outdated_calls == ALL_CALLS);
     topic_see(topic, 1, rank(1, 1), true, 10); /* whether it is the first there nobody knows */
     assert_int_equal(topic->hints[1].what, NOTICED);
     topic_see(topic, 2, rank(5, 7), true, 10);
     assert_int_equal(topic->hints[2].what, READY);
-    assert_false(topic->hints[2].stale_answer);
+    assert_int_equal(topic->hints[2].outdated_calls, 0);
     topic_notice(topic, 2);
     assert_int_equal(topic->hints[2].what, READY);
     assert_int_equal(topic->hints[2].first.us, 7);
     topic_forget(topic, PARTITIONS);
     assert_int_equal(topic->hints[2].what, UNKNOWN);
-    assert_true(topic->hints[2].stale_answer);
+    assert_true(topic->hints[2].outdated_calls == ALL_CALLS);
     topic_cache_rest(*state, topic);
 }
 
@@ -78,11 +78,11 @@ static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
 {
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
     for (uint32_t i = 0; i < PARTITIONS; i++)
-        topic->hints[i] = (struct hint){
-            .what = EMPTY, .notified_alone = i > 0, .alone_requested = i > 0, .failed = i > 1};
+        topic->hints[i] =
+            (struct hint){.what = EMPTY, .notified_alone = i > 0, .alone_call = i, .failed = i > 1};
     topic_see(topic, 1, rank(5, 7), true, 10);
     assert_int_equal(topic->hints[1].what, READY);
-    assert_true(topic->hints[1].notified_alone && topic->hints[1].alone_requested);
+    assert_true(topic->hints[1].notified_alone && topic->hints[1].alone_call == 1);
     topic_notice(topic, 2);
     topic_promoted(topic, 3);
     assert_true(topic->hints[2].notified_alone && topic->hints[3].notified_alone);
@@ -90,7 +90,7 @@ static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         assert_int_equal(topic->hints[i].what, UNKNOWN);
         assert_int_equal(topic->hints[i].notified_alone, i > 0);
-        assert_int_equal(topic->hints[i].alone_requested, i > 0);
+        assert_int_equal(topic->hints[i].alone_call, i);
         assert_int_equal(topic->hints[i].failed, i > 1);
     }
     topic_cache_rest(*state, topic);

@@ -386,17 +386,65 @@ static void p2_that_a_told_job_was_requested_is_kept_when_the_request_fails(void
     hint_of(0)->notified_alone = true;
     submit_reserve(&takers[0], SECOND_US);
     turn_alone();
-    assert_true(hint_of(0)->alone_requested);
+    assert_true(hint_of(0)->alone_call);
     sim_redis_settings(servers[0])->denied = " evalsha ";
     int64_t until_us = now_us + 2 * SECOND_US;
     while (!hint_of(0)->failed && now_us < until_us)
         turn();
     sim_redis_settings(servers[0])->denied = NULL;
     assert_true(hint_of(0)->failed);
-    assert_true(hint_of(0)->alone_requested);
+    assert_true(hint_of(0)->alone_call);
     turns(2 * SECOND_US);
     assert_int_equal(takers[0].count, 1);
     stop_mended_pair();
+}
+
+static uint64_t requests_sent_to(uint32_t partition)
+{
+    return engine->calls.partitions[partition].number;
+}
+
+/* Two groups have requests under way to a partition. The first one brings a job and tells that one
+ * is left; the second one takes that, and finds none more. We are notified of another job before
+ * both are answered: that the second one found none is outdated, whatever the first one said. */
+static void p2_a_notice_outdates_all_requests_that_are_under_way(void **state)
+{
+    (void)state;
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    push_to(0, 1);
+    push_to(0, 2);
+    uint64_t before = requests_sent_to(0);
+    submit_reserve(&takers[0], SECOND_US);
+    submit_reserve_with_ttr(&takers[1]);
+    submit_reserve_with_ttr(&takers[2]);
+    turn_alone();
+    assert_int_equal(requests_sent_to(0), before + 2);
+    consumers_ready(&engine->consumers, topic, 0, NOTIFIED_ALL);
+    turns(5 * MS);
+    assert_int_equal(takers[0].answers + takers[1].answers + takers[2].answers, 2);
+    assert_int_equal(requests_sent_to(0), before + 3); /* for the one who waits on */
+    assert_int_equal(hint_of(0)->what, EMPTY);
+    stop_pair();
+}
+
+/* A request that was sent before we were notified says nothing of the job, whatever it finds. */
+static void p2_that_a_told_job_was_requested_is_kept_when_an_earlier_request_ends(void **state)
+{
+    (void)state;
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    take_last_of(0, 1);
+    uint64_t before = requests_sent_to(0);
+    submit_reserve(&takers[0], SECOND_US);
+    turn_alone();
+    assert_int_equal(requests_sent_to(0), before + 1);
+    uint64_t later_call = engine->consumers.last_call + 1;
+    topic_requested_alone(topic_cache_find(&engine->consumers.topic_cache, topic), 0, later_call);
+    turns(5 * MS);
+    assert_int_equal(hint_of(0)->what, EMPTY);
+    assert_int_equal(hint_of(0)->alone_call, later_call);
+    stop_pair();
 }
 
 /* A push that makes no job is no reason to wait any longer. */
@@ -427,6 +475,8 @@ int main(void)
         STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
         STARTED(p2_a_promoted_job_is_not_left_to_a_reserve_that_may_not_be_done),
         STARTED(p2_that_a_told_job_was_requested_is_kept_when_the_request_fails),
+        STARTED(p2_a_notice_outdates_all_requests_that_are_under_way),
+        STARTED(p2_that_a_told_job_was_requested_is_kept_when_an_earlier_request_ends),
         STARTED(redis_tells_how_many_close_jobs_are_left),
         STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
         STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
