@@ -42,13 +42,12 @@ static inline void submit(struct actor *actor, enum op op, const struct cmd *cmd
 
 /* ---- asking ---- */
 
-static inline void ask_push(struct actor *actor)
+static inline void push_later(struct actor *actor, int64_t delay_us)
 {
     struct life *life = actor->life;
     const struct daemon *daemon = &life->daemons[actor->daemon];
     struct buf body = {0}, properties = {0};
     char id[24];
-    int64_t delay_us = chance(life, 500) ? 0 : span(life, 1500 * MS);
     bool for_hours = chance(life, 300) && life->gentle;
     struct version version = {.for_hours = for_hours,
                               .topic = (unsigned)below(life, TOPICS),
@@ -74,12 +73,18 @@ static inline void ask_push(struct actor *actor)
     buf_fini(&properties);
 }
 
-static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_us)
+static inline void ask_push(struct actor *actor)
+{
+    struct life *life = actor->life;
+    push_later(actor, chance(life, 500) ? 0 : span(life, 1500 * MS));
+}
+
+/* Of all topics, or of one. */
+static inline void ask_reserve_of(struct actor *actor, bool all, uint32_t max, int64_t wait_us)
 {
     struct life *life = actor->life;
     unsigned first = (unsigned)below(life, TOPICS);
     struct bytes topics[TOPICS] = {topic_names[first], topic_names[1 - first]};
-    bool all = actor->drains || chance(life, 400);
     struct cmd cmd = {.kind = CMD_RESERVE,
                       .reserve = {.topics = topics,
                                   .topic_count = all ? TOPICS : 1,
@@ -95,6 +100,12 @@ static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_u
     if (!actor->drains && chance(life, 20))
         cut_off(life, actor->daemon);
     submit(actor, OP_RESERVE, &cmd);
+}
+
+static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_us)
+{
+    bool all = actor->drains || chance(actor->life, 400);
+    ask_reserve_of(actor, all, max, wait_us);
 }
 
 /* The version is about to be changed by this command. */

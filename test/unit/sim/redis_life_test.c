@@ -38,7 +38,9 @@ enum {
     CROWD = 6,         /* in each partition */
     CALM_EVERY = 11,   /* has some time in which clients wait for each other: see live_calmly() */
     CALM_US = 7 * SECOND_US, /* two faults, one after the other, are over for three */
-    SHORT_US = 700 * MS,     /* most are short: so more of them can be lived */
+    ALONE_US = 5500 * MS,    /* … and for each other's jobs alone: see live_alone() */
+    GONE_BEFORE_US = 2300 * MS,
+    SHORT_US = 700 * MS, /* most are short: so more of them can be lived */
     LIVE_US = 4 * SECOND_US,
     LEAPING_US = 6 * SECOND_US, /* in the first two a clock is not sure */
     HEAL_US = 9 * SECOND_US,    /* a daemon is dead after five, and its place is cleared */
@@ -135,6 +137,85 @@ static void live_calmly(struct life *life)
     life->calm = false;
 }
 
+/* ---- alone ---- */
+
+/* A daemon hangs, or is killed, for so long: mostly that which has waited longest, so that it is
+ * told of the jobs. */
+static void one_goes(struct life *life, int64_t away_us)
+{
+    unsigned any = (unsigned)below(life, life->daemon_count);
+    struct daemon *daemon = &life->daemons[chance(life, 700) ? life->actors[0].daemon : any];
+    if (!is_awake(daemon))
+        return;
+    oracle_silence(&life->oracle);
+    if (chance(life, 700)) {
+        daemon->frozen_until_us = life->now_us + away_us;
+    } else {
+        daemon_stop(daemon, true);
+        daemon->boot_at_us = life->now_us + away_us;
+    }
+}
+
+/* No job is left, but for those that are due later, and then nobody does anything. */
+static void all_rest(struct life *life)
+{
+    life->quiet = true;
+    for (int step = 0; step < 2; step++) {
+        for (unsigned i = 0; i < ACTORS; i++) {
+            struct actor *actor = &life->actors[i];
+            if (actor->busy && actor->parked && is_awake(&life->daemons[actor->daemon]))
+                cancel(actor);
+            actor->drains = step == 0;
+            actor->rests = step == 1;
+            actor->next_us = step == 0 ? life->now_us : INT64_MAX;
+        }
+        live(life, step == 0 ? FAULT_RECOVERY_US : 100 * MS, 0);
+    }
+    life->quiet = false;
+}
+
+/* Up to three, each at another daemon, and each for all topics. */
+static void some_wait(struct life *life)
+{
+    unsigned daemon = (unsigned)below(life, life->daemon_count);
+    unsigned waiters = 1 + (unsigned)below(life, 3);
+    for (unsigned i = 0; i < waiters; i++) {
+        struct actor *actor = &life->actors[i];
+        actor->daemon = (daemon + i) % life->daemon_count;
+        if (!actor->busy && actor->held_count < HELD_MAX && is_awake(&life->daemons[actor->daemon]))
+            ask_reserve_of(actor, true, 1, 2 * ALONE_US);
+        live(life, 20 * MS + span(life, 100 * MS), 0);
+    }
+}
+
+/*
+ * A few wait for long, and two jobs come; nothing else happens that would wake who was forgotten.
+ * Perhaps a daemon goes, which is to make the jobs ready, or is told of them; they are due when
+ * others must have taken its place.
+ */
+static void live_alone(struct life *life)
+{
+    bool goes = !life->gentle && !life->leap_us && life->daemon_count > 1 && chance(life, 700);
+    life->calm = true;
+    all_rest(life);
+    some_wait(life);
+    for (unsigned i = ACTORS - 2; i < ACTORS; i++) {
+        struct actor *actor = &life->actors[i];
+        int64_t delay_us = chance(life, 500) ? 0 : span(life, SECOND_US);
+        if (!actor->busy && pick_daemon(actor))
+            push_later(actor, goes ? GONE_BEFORE_US + delay_us : delay_us);
+    }
+    live(life, 50 * MS + span(life, 100 * MS), 0);
+    if (goes)
+        one_goes(life, ALONE_US);
+    live(life, ALONE_US, 0);
+    for (unsigned i = 0; i < ACTORS; i++) {
+        life->actors[i].rests = false;
+        life->actors[i].next_us = life->now_us;
+    }
+    life->calm = false;
+}
+
 /* Clients do nothing new, but in some lives a little for a while, and faults end: each in its time,
    or all at once. */
 static void heal(struct life *life)
@@ -151,6 +232,10 @@ static void heal(struct life *life)
     if (life->oracle.seed % CALM_EVERY == 1 || env_number("SIM_CALM", 0)) {
         life->quiet = false;
         live_calmly(life);
+        mend_all(life);
+        live_alone(life);
+        mend_all(life);
+        live_alone(life);
         life->quiet = true;
         mend_all(life);
     }

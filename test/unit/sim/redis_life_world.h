@@ -121,7 +121,17 @@ struct due_job {
     int64_t since_us; /* it is due, and nobody has it; 0: there is none */
 };
 
+/* Of a partition. */
+struct late_clock {
+    bool known;
+    bool leapt; /* what Redis shows now is not the queue's time */
+    bool wild;  /* the same, and its server's clock has leapt, or it may have lost data */
+    int64_t ahead_us, server_us; /* of the world: the queue's clock, and its server's by then */
+};
+
 struct late_state {
+    struct late_clock clocks[LIFE_PARTITIONS];
+    int64_t hung_us;            /* when a daemon was seen last that hung; 0: never */
     int64_t well_us;            /* nothing is wrong from then on, if nothing more happens */
     int64_t look_us;            /* the next look */
     unsigned born[DAEMONS_MAX]; /* of daemons that served at the last one; 0: it did not */
