@@ -434,14 +434,6 @@ void members_living(const struct members *members, struct buf *out)
 
 /* ---- our own heartbeat ---- */
 
-/* After an interruption: silence is counted from now on, because notices may have been missed. */
-static void restart_silence_detection(struct members *members)
-{
-    for (uint32_t i = 0; i < members->count; i++)
-        members->others[i].seen_us = now_of(members);
-    members_request_list(members);
-}
-
 /* When this heartbeat was sent; a newer one may have been sent since. */
 static int64_t sent_us_of(const struct script_request *call)
 {
@@ -453,8 +445,8 @@ static void have_contact(struct members *members, int64_t sent_us, bool looked)
     bool first = !members->contact_us;
     if (first || now_of(members) - members->contact_us > IN_CONTACT_US) {
         members->since_us = now_of(members);
-        if (!looked)
-            restart_silence_detection(members);
+        if (!looked) /* notices may have been missed: the list says who is silent, and since when */
+            members_request_list(members);
     }
     int64_t silent_us = now_of(members) - members->reached_us;
     if (!first && silent_us >= members->options.alive_us)
@@ -495,7 +487,7 @@ static void apply_list(struct members *members, int64_t sent_us, const struct sc
         uint32_t at = 0;
         while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
             at++;
-        if (at == count && member->seen_us < sent_us)
+        if (at == count && member->seen_us <= sent_us)
             note_missing(members, member, sent_us);
     }
     members->list_sent_us = sent_us;

@@ -12,6 +12,7 @@
 
 enum {
     RETRY_US = 20 * 1000,      /* after a temporary error */
+    UNSURE_US = 500 * 1000,    /* the same, if it may have reserved jobs: see refused_for_good() */
     REOPEN_US = 100 * 1000,    /* between openings of a partition with a key of a wrong type */
     MEND_US = 5 * 1000 * 1000, /* after other errors, until the partition checks all its jobs */
     LOG_EVERY_US = 10 * 1000 * 1000, /* between log lines of an error */
@@ -111,6 +112,17 @@ static bool has_words(struct bytes text, const char *words)
     return memmem(text.at, text.len, words, strlen(words)) != NULL;
 }
 
+/* It fails. But a reserve that was sent before may have been executed then: it is repeated until
+ * Redis says which jobs it has reserved, as nobody would have them until their leases end. Somebody
+ * can end such an error: another one might never end, so it is not waited for. */
+static void refused_for_good(struct script_request *call, enum err err)
+{
+    if (call->at_most_once && call->resent)
+        script_request_wait(call, UNSURE_US);
+    else
+        script_request_fail(call, err);
+}
+
 static void refused(struct script_request *call, struct node *node, struct bytes text)
 {
     struct script_requests *calls = call->calls;
@@ -157,19 +169,19 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         break;
     case FAILURE_FULL:
         report(calls, text.at);
-        script_request_fail(call, ERR_MEMORY_LIMIT);
+        refused_for_good(call, ERR_MEMORY_LIMIT);
         break;
     case FAILURE_WRONG_TYPE:
         report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
         if (script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
-        script_request_fail(call, ERR_AGAIN);
+        refused_for_good(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until the permission is granted again */
         report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
-        script_request_fail(call, ERR_AGAIN);
+        refused_for_good(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
         report(calls, text.at);

@@ -594,6 +594,70 @@ static void who_was_frozen_counts_the_silence_of_missing_ones_from_its_return(vo
     end_bed(&bed);
 }
 
+/* We were out of contact, and the first list is outdated, because of another daemon that leaves.
+ * The next list is from the same microsecond as that answer. */
+static void interrupt_with_an_outdated_list(struct bed *bed)
+{
+    struct script_member leaver = {.name = "daemon-3", .how = SCRIPT_LEAVES};
+    make_bed(bed);
+    list_until(bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
+    members_request_list(&bed->us);
+    members_heartbeat(&bed->us);
+    loop.now_us += 3 * SECOND_US;
+    members_note_report(&bed->us, &leaver, false);
+    loop.now_us += 1000;
+    answer_beat_with(&bed->calls, records_of_two(SCRIPT_SERVES));
+    assert_true(looks(&bed->calls));
+}
+
+/* It died while we were out of contact, and Redis has lost its record. */
+static void one_that_the_list_behind_an_outdated_one_lacks_is_silent(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    interrupt_with_an_outdated_list(&bed);
+    answer_all(&bed, record_of_us());
+    assert_int_equal(bed.us.count, 1);
+    assert_true(bed.us.others[0].silent);
+    end_bed(&bed);
+}
+
+/* It died 1.3 s before: its silence counts from then on, not from our return. */
+static void an_interruption_does_not_begin_the_silence_of_others_again(void **state)
+{
+    static struct bed bed;
+    char records[2 * SCRIPT_MEMBER_BYTES];
+    (void)state;
+    interrupt_with_an_outdated_list(&bed);
+    memcpy(records, records_of_two(SCRIPT_SERVES).at, sizeof(records));
+    put_u64(records + SCRIPT_NAME + 1, REDIS_US - (SCRIPT_FRESH_US - 100 * 1000));
+    answer_all(&bed, bytes_of(records, sizeof(records)));
+    at(loop.now_us + 100 * 1000 - 1);
+    assert_true(none_under_way(&bed.calls));
+    at(loop.now_us + 1);
+    assert_true(looks(&bed.calls));
+    answer_all(&bed, records_of_two(SCRIPT_SILENT));
+    assert_true(bed.us.others[0].silent);
+    end_bed(&bed);
+}
+
+/* It said so before we asked: since then Redis has lost its record, or it has left. */
+static void one_that_was_heard_when_the_list_was_sent_is_silent_if_that_lacks_it(void **state)
+{
+    static struct bed bed;
+    struct script_member other = {.name = "daemon-2", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    list_until(&bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
+    members_note_report(&bed.us, &other, true);
+    members_request_list(&bed.us);
+    members_heartbeat(&bed.us);
+    loop.now_us += 1000;
+    answer_all(&bed, record_of_us());
+    assert_true(bed.us.others[0].silent);
+    end_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,6 +687,9 @@ int main(void)
         cmocka_unit_test(who_is_slow_reads_the_list_as_often),
         cmocka_unit_test(that_we_serve_is_known_when_the_heartbeat_that_says_so_is_answered),
         cmocka_unit_test(who_was_frozen_counts_the_silence_of_missing_ones_from_its_return),
+        cmocka_unit_test(one_that_the_list_behind_an_outdated_one_lacks_is_silent),
+        cmocka_unit_test(an_interruption_does_not_begin_the_silence_of_others_again),
+        cmocka_unit_test(one_that_was_heard_when_the_list_was_sent_is_silent_if_that_lacks_it),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,36 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
     assert_int_equal(test->given_up, 1);
 }
 
+/* Nobody has what it took the first time: only Redis can tell what that is. */
+static void what_may_have_been_done_is_sent_again_though_it_is_refused(void **state)
+{
+    static const char *const errors[] = {
+        "NOPERM for a test",
+        "WRONGTYPE Operation against a key",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+    };
+    struct place_test *test = *state;
+    make_nodes(test, 1);
+    test->bed.url.topology = REDIS_SINGLE;
+    struct node *node = &test->bed.topology.nodes[0];
+    script_requests_open(&test->bed.calls, 0, node, SCRIPT_RING_FIRST);
+    struct script_request *call = send_must(test);
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, NULL); /* its connection is lost */
+    for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        calls_bed_at(&test->bed, (i + 1) * (int64_t)1000 * 1000);
+        assert_ptr_equal(call->sent_to, node);
+        list_remove(&call->on_link.place);
+        call->on_link.done(&call->on_link, redis_error(errors[i]));
+        assert_int_equal(test->given_up, 0);
+        script_requests_open(&test->bed.calls, 0, node, SCRIPT_RING_FIRST); /* one closes it */
+    }
+    struct script_request *first = send_must(test); /* it was not done: nothing is lost with it */
+    list_remove(&first->on_link.place);
+    first->on_link.done(&first->on_link, redis_error("NOPERM for a test"));
+    assert_int_equal(test->given_up, 1);
+}
+
 /* A server that is late may do it still, behind what comes next, whose answer must be left alone.
  */
 static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void **state)
@@ -489,6 +519,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_finds_no_place_waits_for_one, setup, teardown),
         cmocka_unit_test_setup_teardown(who_waits_for_a_place_for_too_long_is_told, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_may_have_been_done_is_sent_again_though_it_is_refused,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(what_may_have_been_done_is_given_up_with_its_answer, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(

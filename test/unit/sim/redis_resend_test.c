@@ -423,6 +423,29 @@ static void p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself
     assert_int_equal(engine->topology.counts.connects, connects);
 }
 
+/* Its answer is lost, and when it is sent again it is refused, until a right is given back. */
+static void p6_a_reserve_that_is_refused_when_it_is_sent_again_gives_its_job_back(void **state)
+{
+    struct cmd take = a_reserve();
+    static struct client taker;
+    (void)state;
+    uint64_t seq = reserve_unheard(&take, &taker);
+    turns(10 * MS);
+    lose_answers();
+    turn();
+    for (turn_alone(); !script_requests_is_open(&engine->calls, 0); turn_alone())
+        pass(MS);
+    sim_redis_settings(servers[0])->denied = " hmget ";
+    turns(4 * SECOND_US);
+    assert_int_equal(taker.answers, 1);
+    assert_int_equal(taker.err, ERR_AGAIN);
+    sim_redis_settings(servers[0])->denied = NULL;
+    turns(2 * SECOND_US);
+    struct client second = ask(&take, false);
+    assert_int_equal(second.count, 1);
+    assert_int_equal(second.seq, seq);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -442,6 +465,7 @@ int main(void)
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
         STARTED(why_redis_is_away_names_the_kind_of_its_error_and_nobody),
         STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),
+        STARTED(p6_a_reserve_that_is_refused_when_it_is_sent_again_gives_its_job_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
