@@ -28,8 +28,7 @@ static int64_t limit_of(int64_t at_us, unsigned span)
     return __builtin_add_overflow(at_us, spans_us[span], &limit_us) ? INT64_MAX : limit_us;
 }
 
-/* How many records of the block live. */
-static uint32_t live_in_block(const struct slice *slice, uint32_t block)
+uint32_t slice_block_live(const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
     uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
@@ -72,7 +71,7 @@ static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsi
         ended = ended < begun ? begun : ended;
         while (ended < limits && limits_us[ended] < end_us)
             ended++;
-        uint32_t live = live_in_block(slice, i);
+        uint32_t live = slice_block_live(slice, i);
         for (unsigned limit = begun; limit < ended; limit++)
             jobs[limit] += part_of(live, fence->due_us, end_us, limits_us[limit]);
         if (ended < limits)

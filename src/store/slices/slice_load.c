@@ -14,6 +14,7 @@
 enum {
     LOAD_BYTES = 2 * SLICE_BLOCK_BYTES,
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
+    SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
     LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
     TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
     UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
@@ -189,20 +190,52 @@ static void choose_to_empty(struct slices *slices)
     load->sparse_us = now_us + EMPTY_PAUSE_US;
 }
 
+/*
+ * Skips blocks whose jobs have all ended, without reading them. After a start these are most blocks
+ * whose due times are past: it is not stored which ones were loaded. *blocks: how many more may be
+ * skipped in this turn. True: some were skipped, so that another slice may be the first.
+ */
+static bool skip_dead(struct slices *slices, struct slice *slice, unsigned *blocks)
+{
+    uint32_t before = slice->loaded;
+    while (*blocks > 0 && first_at(slices, slice) <= slices->store->now_us &&
+           slice_block_live(slice, slice->loaded) == 0) {
+        slice->loaded++;
+        (*blocks)--;
+    }
+    if (slice->loaded == before)
+        return false;
+    slice_load_order(slices, slice);
+    return true;
+}
+
+/* The slice whose next block must be loaded now; NULL: there is none. */
+static struct slice *first_due(struct slices *slices)
+{
+    if (first_load_us(slices) > slices->store->now_us)
+        return NULL;
+    return LIST_ENTRY(heap_first(&slices->by_load), struct slice, load_node);
+}
+
 static void choose(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     int64_t now_us = slices->store->now_us;
-    if (first_load_us(slices) <= now_us) {
-        struct slice *due = LIST_ENTRY(heap_first(&slices->by_load), struct slice, load_node);
-        bool again = due->unread_count > 0 && due->retry_at_us <= now_us;
+    unsigned blocks = SKIP_BLOCKS;
+    struct slice *due = first_due(slices);
+    bool again = due && due->unread_count > 0 && due->retry_at_us <= now_us;
+    while (due && !again && skip_dead(slices, due, &blocks)) {
+        due = first_due(slices);
+        again = due && due->unread_count > 0 && due->retry_at_us <= now_us;
+    }
+    if (due && blocks > 0) {
         load->slice = due;
         load->block = again ? next_unread(due) : due->loaded;
         load->emptying = false;
-        return;
+    } else if (!due) {
+        load->waits = false; /* no block must be loaded now */
+        choose_to_empty(slices);
     }
-    load->waits = false; /* no block must be loaded now */
-    choose_to_empty(slices);
 }
 
 /* ---- reading ---- */

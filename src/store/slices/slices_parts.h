@@ -101,6 +101,11 @@ bool slice_set_dead(struct slice *slice, const struct slice_record *record);
  */
 enum err slices_drop_older(struct slices *slices) MUST_USE;
 
+/* ---- slice_due.c ---- */
+
+/* How many records of the block live. O(bytes of the block / 512) */
+uint32_t slice_block_live(const struct slice *slice, uint32_t block);
+
 /* ---- slice_load.c ---- */
 
 void slice_load_init(struct slices *slices);

@@ -510,26 +510,33 @@ static void a_block_is_read_when_the_disk_is_well_again(void **state)
     model_fini(&model);
 }
 
+enum { FIRST_BLOCK = 5 * 4096 }; /* a byte of a slice's first block */
+
+/* 4000 jobs in slices of several blocks; returns the number of one of these. */
+static uint32_t begin_with_blocks(struct model *model)
+{
+    far_model(model, 5);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = 500;
+    model->options.segment_bytes = 16 * MODEL_SEGMENT;
+    model->options.checkpoint_bytes = 2 * model->options.segment_bytes;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < 4000; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+    return some_slice(model);
+}
+
 static void the_blocks_behind_one_that_cannot_be_read_are_loaded(void **state)
 {
-    enum { FIRST = 5 * 4096 }; /* a byte of the first block */
     (void)state;
     struct model model;
-    far_model(&model, 5);
-    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
-    model.body_bytes = 500;
-    model.options.segment_bytes = 16 * MODEL_SEGMENT;
-    model.options.checkpoint_bytes = 2 * model.options.segment_bytes;
-    assert_int_equal(model_open(&model), OK);
-    for (unsigned i = 0; i < 4000; i++) {
-        assert_int_equal(model_push(&model), OK);
-        if (i % 8 == 0)
-            model_turn(&model);
-    }
-    model_settle(&model);
-    uint32_t number = some_slice(&model);
+    uint32_t number = begin_with_blocks(&model);
     unsigned all = far_jobs(&model, 0) - far_jobs(&model, number);
-    make_bad(&model, number, FIRST, FIRST + 1);
+    make_bad(&model, number, FIRST_BLOCK, FIRST_BLOCK + 1);
     model.now_us += INT64_C(2000) * MODEL_DELAY_US;
     for (int i = 0; i < 12; i++)
         model_settle(&model);
@@ -541,6 +548,34 @@ static void the_blocks_behind_one_that_cannot_be_read_are_loaded(void **state)
     for (int i = 0; i < 6; i++)
         model_settle(&model);
     assert_int_equal(far_jobs(&model, 0), 0);
+    model_fini(&model);
+}
+
+/* Of a block whose jobs have all ended nothing is needed. After a start these are most blocks that
+ * are due, and jobs of later ones would come late if all were read. */
+static void p3_a_start_reads_no_block_whose_jobs_have_ended(void **state)
+{
+    (void)state;
+    struct model model;
+    uint32_t number = begin_with_blocks(&model);
+    const struct slice *slice = segments_find(model.store->segments, number)->slice;
+    uint64_t end = where_of(number, (uint64_t)slice->fences[1].offset * BLOCK);
+    unsigned ended = 0;
+    for (size_t i = 0; i < model.job_count; i++) {
+        struct model_job *job = &model.jobs[i];
+        if (!job->live || slice_with(job) != number || job->stored.where >= end)
+            continue;
+        model_end(&model, job);
+        ended++;
+    }
+    assert_true(ended > 50);
+    open_again(&model);
+    make_bad(&model, number, FIRST_BLOCK, FIRST_BLOCK + 1);
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    for (int i = 0; i < 12; i++)
+        model_settle(&model);
+    assert_int_equal(far_jobs(&model, 0), 0);
+    assert_int_equal(model.notices[STORE_UNREAD], 0);
     model_fini(&model);
 }
 
@@ -749,6 +784,7 @@ int main(void)
         cmocka_unit_test(a_number_that_cannot_have_been_given_is_damage),
         cmocka_unit_test(a_block_is_read_when_the_disk_is_well_again),
         cmocka_unit_test(the_blocks_behind_one_that_cannot_be_read_are_loaded),
+        cmocka_unit_test(p3_a_start_reads_no_block_whose_jobs_have_ended),
         cmocka_unit_test(a_slice_is_emptied_when_the_disk_is_well_again),
         cmocka_unit_test(p1_p7_p8_a_failed_call_loses_no_far_job),
         cmocka_unit_test(p8_a_full_disk_keeps_far_jobs),
