@@ -46,7 +46,8 @@ static void prepare(struct program *program)
     os_clock_init(&program->clock);
     program->platform.clock = &program->clock.clock;
     program->platform.east_us = zone_east_us;
-    program->platform.store_files_max = process_store_files();
+    program->platform.store_files_max =
+        assemble_store_files(&program->line.config, process_descriptors());
     process_find_memory(&program->line.config, &program->platform);
     process_find_host(&program->platform);
     process_randomize(&program->platform);

@@ -38,13 +38,10 @@ void process_raise_limits(void)
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 }
 
-uint32_t process_store_files(void)
+uint64_t process_descriptors(void)
 {
-    enum { FILES_MIN = 4, FILES_MAX = 1024, PART = 16 };
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / PART > FILES_MAX)
-        return FILES_MAX;
-    return limit.rlim_cur / PART < FILES_MIN ? FILES_MIN : (uint32_t)(limit.rlim_cur / PART);
+    return getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur;
 }
 
 void process_find_memory(const struct config *config, struct platform *platform)

@@ -14,8 +14,8 @@ void process_set_heap(void);
 /* Raises the limit of open files to the hard limit, and sets the timer slack to one microsecond. */
 void process_raise_limits(void);
 
-/* How many segment files the store may keep open: few, because connections need descriptors. */
-uint32_t process_store_files(void);
+/* How many descriptors this process may have; 0: not known. */
+uint64_t process_descriptors(void);
 
 /* Sets platform's memory limit, and logs what limits.memory_bytes comes to. */
 void process_find_memory(const struct config *config, struct platform *platform);

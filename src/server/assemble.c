@@ -18,6 +18,16 @@ struct core_limits assemble_limits(const struct config *config, const struct pla
     };
 }
 
+uint32_t assemble_store_files(const struct config *config, uint64_t descriptors)
+{
+    enum { PART = 16, PART_MOST = 1024, MOST = 16 * 1024, OTHERS = 256 };
+    uint64_t others = (uint64_t)config->connections + OTHERS;
+    uint64_t part = descriptors / PART < PART_MOST ? descriptors / PART : PART_MOST;
+    uint64_t left = descriptors > others ? (descriptors - others) / 2 : 0;
+    uint64_t files = left > part ? left : part;
+    return files == 0 ? 1 : (uint32_t)(files < MOST ? files : MOST); /* 0 would mean: not told */
+}
+
 /* Clients of beanstalkd have a limit of their own; the store keeps the bodies of all. */
 static uint32_t body_max(const struct config *config)
 {

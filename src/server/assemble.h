@@ -43,6 +43,14 @@ struct platform {
 /* limits.memory_bytes; if it is 0, three quarters of what is available. 0: no limit. */
 uint64_t assemble_memory_bytes(const struct config *config, const struct platform *platform);
 
+/*
+ * How many files of segments and slices a store may keep open, in a process that may have so many
+ * descriptors: half of what limits.connections and 256 leave of them, the other half being for
+ * connections to others and whatever else; a sixteenth of all at least, up to 1,024; 16,384 at
+ * most, because an open file keeps some 1.5 KiB of the kernel's memory.
+ */
+uint32_t assemble_store_files(const struct config *config, uint64_t descriptors);
+
 struct core_limits assemble_limits(const struct config *config, const struct platform *platform);
 
 /* The clock is read once, for `now_us`. */

@@ -432,6 +432,19 @@ static enum err next_intact(struct batch_walk *walk, bool *out_there)
     return OK;
 }
 
+/* The block matches its checksum, but a record in it is not valid: a bug, or another program's
+   work. The intact records behind it are found by their own sums. */
+static void note_invalid(struct slices *slices)
+{
+    struct slice_load *load = &slices->load;
+    segments_damaged(
+        slices->segments, load->slice->segment,
+        (uint64_t)load->slice->fences[load->block].offset * BLOCK + load->walk.at,
+        "a block of far jobs matches its checksum, but a record in it is not valid: its job will "
+        "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
+    load->damaged = true;
+}
+
 static void report_some(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
@@ -442,7 +455,9 @@ static void report_some(struct slices *slices)
         if (!err && there)
             notify_record(slices);
     }
-    if (err)
+    if (err == ERR_CORRUPT)
+        note_invalid(slices);
+    else if (err)
         advance(slices);
 }
 

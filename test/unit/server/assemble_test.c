@@ -37,6 +37,21 @@ static void the_memory_limit_is_three_quarters_of_what_is_available_if_none_is_s
     assert_int_equal(assemble_limits(&it->config, &it->platform).memory_bytes, 5000);
 }
 
+static void the_store_keeps_files_open_with_half_of_what_connections_leave(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    it->config.connections = 10000;
+    assert_int_equal(assemble_store_files(&it->config, 20000), 4872);
+    assert_int_equal(assemble_store_files(&it->config, 65536), 16384);
+    assert_int_equal(assemble_store_files(&it->config, UINT64_MAX), 16384);
+    assert_int_equal(assemble_store_files(&it->config, 10100), 631); /* a sixteenth of all */
+    assert_int_equal(assemble_store_files(&it->config, 1024), 64);
+    it->config.connections = 1000000;
+    assert_int_equal(assemble_store_files(&it->config, 65536), 1024); /* as much of it as that */
+    assert_int_equal(assemble_store_files(&it->config, 0), 1);
+}
+
 static void the_store_keeps_the_largest_body_of_either_protocol(void **state)
 {
     struct fixture *it = fixture();
@@ -108,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_memory_limit_is_three_quarters_of_what_is_available_if_none_is_set),
+        cmocka_unit_test(the_store_keeps_files_open_with_half_of_what_connections_leave),
         cmocka_unit_test(the_store_keeps_the_largest_body_of_either_protocol),
         cmocka_unit_test(durability_reaches_engine_and_store),
         cmocka_unit_test(errors_of_http_name_the_limits_of_the_engine),

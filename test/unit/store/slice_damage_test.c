@@ -143,6 +143,43 @@ static void damage_that_looks_like_a_record_hides_no_job(void **state)
     model_fini(&whole);
 }
 
+/* Of each block the first record is of no kind, and the block's checksum has been made for that. */
+static void an_invalid_record_in_a_whole_block_is_told_and_hides_no_other_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned slices = 0;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct model model;
+        struct batch_head head;
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        char *bytes = mem_aligned(BLOCK, len);
+        memcpy(bytes, at, len);
+        put_u8(bytes + BLOCK + BATCH_HEAD + 4, RECORD_SKIP - 1);
+        assert_int_equal(batch_head_decode(bytes + BLOCK, len - BLOCK, &head), FORMAT_GOOD);
+        batch_sign(bytes + BLOCK, batch_bytes(head.payload_bytes), 0);
+        copy_model(&model, &whole, &list);
+        sim_disk_put(model.disk, list.names[i], bytes, len);
+        mem_free(bytes);
+        assert_int_equal(model_open(&model), OK);
+        model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+        settle_for(&model, 3);
+        assert_int_equal(model.notices[STORE_DAMAGED], 1);
+        assert_int_equal(far_of(&model, JOB_DELAYED), 1);
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
+    model_fini(&whole);
+}
+
 /* Jobs that left a segment for a slice, and ended, while the segment is still in the log. */
 static void end_jobs_that_have_just_left(struct model *model)
 {
@@ -387,6 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served),
         cmocka_unit_test(damage_that_looks_like_a_record_hides_no_job),
+        cmocka_unit_test(an_invalid_record_in_a_whole_block_is_told_and_hides_no_other_job),
         cmocka_unit_test(verify_counts_no_job_as_live_that_is_not_there),
         cmocka_unit_test(a_missing_slice_is_told_of),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
