@@ -57,10 +57,11 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     char name[TYPO_WORD_MAX];
     (void)snprintf(name, sizeof(name), "%.*s", (int)len,
                    word); /* a long option that is similar to no known one */
-    for (const struct option *at = options; at->name && len > 2; at++) {
-        if (typo_is(name + 2, at->name))
-            cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, at->name);
-    }
+    struct typo typo = {.word = name + 2};
+    for (const struct option *at = options; at->name && len > 2; at++)
+        typo_add(&typo, at->name);
+    if (typo.meant)
+        cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, typo.meant);
     cli_usage(cli, "there is no option %.*s", (int)len, word);
 }
 

@@ -134,17 +134,12 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         {"flush", "clear"},       {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
         {"version", "--version"},
     };
-    const char *meant = NULL;
-    unsigned least = TYPO_WORD_MAX;
+    struct typo typo = {.word = word};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (!commands[i])
-            continue;
-        unsigned distance = typo_distance(word, commands[i]->name);
-        if (typo_is(word, commands[i]->name) && distance < least) {
-            least = distance;
-            meant = commands[i]->name;
-        }
+        if (commands[i])
+            typo_add(&typo, commands[i]->name);
     }
+    const char *meant = typo.meant;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         meant = strcmp(word, others[i].theirs) == 0 ? others[i].ours : meant;
     if (meant)
