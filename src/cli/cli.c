@@ -69,8 +69,8 @@ static void take_timeout(struct cli *cli, const char *text)
 {
     cli->timeout_us = cli_duration_us(cli, "--timeout", text);
     if (cli->timeout_us == 0)
-        cli_usage(cli, "--timeout %s leaves no time for an answer: write a duration such as 10s",
-                  text);
+        cli_bad_value(
+            cli, "--timeout %s leaves no time for an answer: write a duration such as 10s", text);
 }
 
 /* Of what getopt has read: a refusal by the server names it. */
@@ -183,6 +183,15 @@ void cli_usage(const struct cli *cli, const char *format, ...)
     exit(EXIT_USAGE);
 }
 
+void cli_bad_value(const struct cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_message(cli, format, args);
+    va_end(args);
+    exit(EXIT_USAGE);
+}
+
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
 {
     if (argc - optind < min) {
@@ -217,11 +226,11 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
     if (duration_parse(text, &us) == OK)
         return us;
     if (number_parse(text, 0, INT64_MAX, &bare) == OK)
-        cli_usage(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text, text,
-                  text);
+        cli_bad_value(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text,
+                      text, text);
     if (is_long_duration(text))
-        cli_usage(cli, "%s '%s' is too long", option, text);
-    cli_usage(
+        cli_bad_value(cli, "%s '%s' is too long", option, text);
+    cli_bad_value(
         cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
         option, text);
 }
@@ -230,14 +239,15 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
 {
     uint64_t number;
     if (number_parse(text, 0, max, &number))
-        cli_usage(cli, "%s '%s' is not a number up to %llu", option, text, (unsigned long long)max);
+        cli_bad_value(cli, "%s '%s' is not a number up to %llu", option, text,
+                      (unsigned long long)max);
     return number;
 }
 
 void cli_utf8(const struct cli *cli, const char *option, const char *text)
 {
     if (!bytes_is_utf8(bytes_str(text)))
-        cli_usage(cli, "%s is not UTF-8", option);
+        cli_bad_value(cli, "%s is not UTF-8", option);
 }
 
 json_t *cli_string(const struct cli *cli, const char *option, const char *text)
@@ -422,7 +432,7 @@ static void begin(struct cli *cli)
     access_resolve(&cli->access, cli);
     cli->has_client = true;
     if (client_init(&cli->client, &cli->access.client))
-        cli_usage(cli, "%s", cli->client.error);
+        cli_bad_value(cli, "%s", cli->client.error);
 }
 
 /* Has the server not even a call that every laterd has? */
@@ -449,8 +459,8 @@ static void check_prefix(struct cli *cli)
     if (len <= cut || strcmp(name + len - cut, version) != 0 || !has_no_stats(cli))
         return;
     cli->subject = NULL;
-    cli_usage(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
-              (int)(len - cut), name);
+    cli_bad_value(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
+                  (int)(len - cut), name);
 }
 
 /* An answer that is no refusal. */
@@ -567,7 +577,7 @@ static json_t *waits_of(const struct cli *cli, const char *text)
     for (;;) {
         size_t len = strcspn(text, ", ");
         if (len >= sizeof(part))
-            cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
+            cli_bad_value(cli, "--retry is a list of durations such as 0,2m,10m");
         memcpy(part, text, len);
         part[len] = '\0';
         json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
@@ -586,7 +596,7 @@ json_t *cli_retry(const struct cli *cli, const char *text)
     if (text[0] == '{') {
         json_t *formula = json_loads(text, 0, &error);
         if (!formula)
-            cli_usage(cli, "--retry is not JSON: %s", error.text);
+            cli_bad_value(cli, "--retry is not JSON: %s", error.text);
         return formula;
     }
     bool name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
@@ -597,13 +607,13 @@ void cli_header(const struct cli *cli, json_t *headers, const char *text)
 {
     const char *colon = strchr(text, ':');
     if (!colon || colon == text)
-        cli_usage(cli, "--header is 'Name: value', not '%s'", text);
+        cli_bad_value(cli, "--header is 'Name: value', not '%s'", text);
     struct buf name = {0};
     buf_add(&name, text, (size_t)(colon - text));
     buf_add_char(&name, '\0');
     colon += 1 + strspn(colon + 1, " ");
     if (json_object_set_new(headers, name.at, cli_string(cli, "--header", colon)) != 0)
-        cli_usage(cli, "--header is not UTF-8"); /* its name is not */
+        cli_bad_value(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
 }
 

@@ -82,8 +82,15 @@ struct cli {
  */
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options);
 
-/* Prints what is wrong on standard error, with a hint at --help, and ends the program. */
+/*
+ * Both print what is wrong on standard error, and end the program with EXIT_USAGE. cli_usage() is
+ * for words and options that are missing, unknown, too many or do not go together: it shows how the
+ * command is written. cli_bad_value() is for the value of one that is right: its line alone says
+ * what to do.
+ */
 _Noreturn void cli_usage(const struct cli *cli, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void cli_bad_value(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);

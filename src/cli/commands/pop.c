@@ -228,7 +228,7 @@ static int run(struct cli *cli, int argc, char **argv)
     }
     cli_words(cli, argc, argv, 1, INT32_MAX);
     if (pop.max == 0)
-        cli_usage(cli, "--max is at least 1");
+        cli_bad_value(cli, "--max is at least 1");
     json_t *topics = json_array();
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, cli_string(cli, "TOPIC", argv[i]));

@@ -341,11 +341,11 @@ static int list_run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 1, 1);
     if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
-        cli_usage(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
+        cli_bad_value(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
     if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        cli_usage(cli, "--order is asc or desc, not '%s'", order);
+        cli_bad_value(cli, "--order is asc or desc, not '%s'", order);
     if (listing.left == 0)
-        cli_usage(cli, "--limit is at least 1");
+        cli_bad_value(cli, "--limit is at least 1");
     if (ids && (labels || cli->json))
         cli_usage(cli, "--ids, --labels or --json, only one of them");
     listing.print = ids ? print_id : cli->json ? cli_print_json : NULL;
@@ -435,7 +435,7 @@ static int pause_run(struct cli *cli, int argc, char **argv)
             json_object_set_new(body, "create", json_true());
     }
     if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
-        cli_usage(cli, "--for is at least 1ms; `later resume` ends a pause");
+        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");
