@@ -425,7 +425,7 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
     return EXIT_REFUSED;
 }
 
-static void begin(struct cli *cli)
+void cli_begin(struct cli *cli)
 {
     if (cli->has_client)
         return;
@@ -466,7 +466,7 @@ static void check_prefix(struct cli *cli)
 /* An answer that is no refusal. */
 static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
-    begin(cli);
+    cli_begin(cli);
     request->connect_us = cli->timeout_us;
     if (__builtin_add_overflow(cli->timeout_us, cli->wait_us, &request->timeout_us))
         request->timeout_us = INT64_MAX;
@@ -474,7 +474,8 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     if (err && cli->repeats && cli->client.lost)
         err = client_call(&cli->client, request, out_answer);
     if (err) {
-        cli_message(cli, "%s", cli->client.error);
+        if (!cli->client.interrupted)
+            cli_message(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
     if (out_answer->status >= 200 && out_answer->status <= 299)
@@ -627,22 +628,30 @@ char *cli_target(const char *before, const char *part, const char *after)
     return target.at;
 }
 
-void cli_print_json(const json_t *value)
+void cli_add_json(const json_t *value, struct buf *out)
 {
     const json_t *body = json_object_get(value, "body_json");
     if (body) {
-        struct buf out = {0};
         json_t *rest = json_copy((json_t *)(uintptr_t)value); /* it changes nothing in it */
         (void)json_object_del(rest, "body_json");             /* it is there */
-        raw_json_add_object(&out, rest, "body",
+        raw_json_add_object(out, rest, "body",
                             bytes_of(json_string_value(body), json_string_length(body)));
-        (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
         json_decref(rest);
-        buf_fini(&out);
     } else {
-        (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        CHECK(text);
+        buf_add_str(out, text);
+        free(text); /* jansson's */
     }
-    (void)putchar('\n');
+    buf_add_char(out, '\n');
+}
+
+void cli_print_json(const json_t *value)
+{
+    struct buf out = {0};
+    cli_add_json(value, &out);
+    (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
+    buf_fini(&out);
 }
 
 void cli_print_stats(const json_t *value)

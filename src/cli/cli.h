@@ -122,6 +122,9 @@ void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((for
 /* Prints why a store or backup cannot be opened, by errno. Returns an exit code. */
 int cli_cannot_open(const struct cli *cli, const char *path);
 
+/* Makes the client if there is none yet; a call does so, too. Bad options end the program. */
+void cli_begin(struct cli *cli);
+
 /*
  * Calls the server, and takes ownership of `body` (may be NULL). A refusal is printed on standard
  * error, with the option that is at fault and the limit's value, and is the exit code; EXIT_DONE:
@@ -148,6 +151,7 @@ int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, js
 
 /* One line of JSON on standard output. A job's body is as the server sent it. */
 void cli_print_json(const json_t *value);
+void cli_add_json(const json_t *value, struct buf *out); /* the same line, appended */
 /* The same with 15 digits of a number, so that 3.2 is not 3.2000000000000002: for the server's own
  * figures. Bodies of jobs need every digit. */
 void cli_print_stats(const json_t *value);

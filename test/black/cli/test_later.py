@@ -70,6 +70,11 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["reschedule", "j", "--delay", "1s", "--due", "5"], "later reschedule: --delay or --due, not both"),
     (["replay", "t", "--since", "1h", "--from", "2030-01-01T00:00:00Z"], "later replay: --since or --from, not both"),
     (["list", "t", "--ids", "--json"], "later list: --ids, --labels or --json, only one of them"),
+    (["pop", "t", "--forever"], "later pop: --forever belongs to --exec"),
+    (["pop", "t", "--kill-after", "5s"], "later pop: --kill-after belongs to --exec"),
+    (["pop", "t", "--exec", "cat", "--forever", "--max", "3"], "later pop: --forever or --max, not both"),
+    (["pop", "t", "--exec", "cat", "--finish"],
+     "later pop: --finish and --exec, not both: its command gets the body, and its end finishes the job"),
     (["kick", "job", "--topic", "t"], "later kick: ids or --topic, not both: 'job'"),
 ])
 def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says):
@@ -116,6 +121,8 @@ def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says)
     (["list", "t", "--order", "up"], "later list: --order is asc or desc, not 'up'"),
     (["get", ""], "later get: an ID is empty"),
     (["finish", ""], "later finish: an ID is empty"),
+    (["pop", "t", "--exec", "cat", "--kill-after", "0"],
+     "later pop: --kill-after is longer than nothing; without it a command may take any time"),
     (["push", "t", "@/no/such"], "later push: cannot read /no/such: No such file or directory"),
     (["topic", "set", "t", "--file", "/no/such"], "later topic: cannot read /no/such: No such file or directory"),
     (["push", "t", "b", "--level", "99"], "later push: --level '99' is not a number up to 18"),
