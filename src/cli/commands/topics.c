@@ -190,6 +190,36 @@ static void topic_show(const json_t *topic, struct buf *out)
     show_lateness(topic, 9, out);
 }
 
+/*
+ * Why a buried job of the topic failed last: of the one that was due last, on Redis of the one that
+ * was buried last. Nothing if a call is not answered: what else there is has been read.
+ */
+static void add_buried(struct cli *cli, const char *topic, struct buf *out)
+{
+    json_t *list = NULL, *job = NULL;
+    char *target = cli_target("/v1/topics/", topic, "/jobs?state=buried&order=desc&limit=1");
+    cli->quiet = true;
+    (void)cli_call(cli, "GET", target, NULL, &list); /* no list: no job */
+    mem_free(target);
+    const json_t *found = json_array_get(json_object_get(list, "jobs"), 0);
+    if (found) {
+        target = cli_target("/v1/jobs/", show_string(found, "id"), "");
+        (void)cli_call(cli, "GET", target, NULL, &job); /* it may be gone */
+        mem_free(target);
+    }
+    cli->quiet = false;
+    const json_t *failure = json_object_get(job, "last_failure");
+    if (failure) {
+        buf_add_str(out, "buried    ");
+        show_value(job, "id", out);
+        buf_add_str(out, ", failed ");
+        show_failure(failure, out);
+        buf_add_char(out, '\n');
+    }
+    json_decref(list);
+    json_decref(job);
+}
+
 static int topics_run(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
@@ -224,6 +254,8 @@ static int topics_run(struct cli *cli, int argc, char **argv)
         cli_print_stats(answer);
     } else if (code == EXIT_DONE) {
         topic_show(answer, &out);
+        if (show_count(answer, "buried") > 0)
+            add_buried(cli, argv[optind], &out);
     }
     cli_flush(&out);
     buf_fini(&out);
@@ -236,13 +268,16 @@ const struct command command_topics = {
     .name = "topics",
     .synopsis = "[TOPIC]",
     .summary = "Show the topics with their counts by state, or one in full",
-    .help = "Rates are those of the last ten seconds. Exit 1 if there is none.\n"
-            "DELAYED counts also jobs that were due and were put off, since their key or their\n"
-            "own URL's receiver had no room; putting one off counts as released in totals.\n"
-            "With --json, one topic a line, with all its figures.\n"
-            "\nExamples:\n"
-            "  later topics\n"
-            "  later topics mail --json | jq\n",
+    .help =
+        "Rates are those of the last ten seconds. Exit 1 if there is none. Of a topic with buried\n"
+        "jobs one is named, with why it failed last; `later attempts` and `later list --state\n"
+        "buried` have more.\n"
+        "DELAYED counts also jobs that were due and were put off, since their key or their\n"
+        "own URL's receiver had no room; putting one off counts as released in totals.\n"
+        "With --json, one topic a line, with all its figures.\n"
+        "\nExamples:\n"
+        "  later topics\n"
+        "  later topics mail --json | jq\n",
     .run = topics_run,
 };
 
