@@ -130,7 +130,7 @@ static void print_message(const struct cli *cli, const char *format, va_list arg
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
     (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
                   cli->command ? cli->command->name : "");
-    if (cli->subject) {
+    if (cli->subject && *cli->subject) {
         struct buf name = {0};
         text_add_safe(&name, bytes_str(cli->subject), false);
         (void)fprintf(stderr, "%.*s: ", (int)name.len, name.at ? name.at : "");

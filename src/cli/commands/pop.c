@@ -230,6 +230,14 @@ static int64_t kill_after_us(const struct cli *cli, const char *text)
     return us;
 }
 
+/* An empty one, of a variable that is not set, would succeed, and finish all jobs. */
+static const char *command_of(const struct cli *cli, const char *text)
+{
+    if (strspn(text, " \t\n") == strlen(text))
+        cli_bad_value(cli, "--exec: the command is empty");
+    return text;
+}
+
 static void check_exec(const struct cli *cli, const struct pop *pop,
                        const struct consume_options *exec, bool max_given)
 {
@@ -263,7 +271,7 @@ static int run(struct cli *cli, int argc, char **argv)
             break;
         case 'f': pop.finish = true; break;
         case 'b': pop.body_only = true; break;
-        case 'x': exec.command = optarg; break;
+        case 'x': exec.command = command_of(cli, optarg); break;
         case 'F': exec.forever = true; break;
         case 'd': exec.delay_us = cli_duration_us(cli, "--delay", optarg); break;
         case 'k': exec.limit_us = kill_after_us(cli, optarg); break;

@@ -123,6 +123,7 @@ def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says)
     (["finish", ""], "later finish: an ID is empty"),
     (["pop", "t", "--exec", "cat", "--kill-after", "0"],
      "later pop: --kill-after is longer than nothing; without it a command may take any time"),
+    (["pop", "t", "--exec", " "], "later pop: --exec: the command is empty"),
     (["push", "t", "@/no/such"], "later push: cannot read /no/such: No such file or directory"),
     (["topic", "set", "t", "--file", "/no/such"], "later topic: cannot read /no/such: No such file or directory"),
     (["push", "t", "b", "--level", "99"], "later push: --level '99' is not a number up to 18"),
@@ -142,6 +143,11 @@ def test_a_clear_that_cannot_ask_says_in_one_line_what_to_give(later, topic):
     assert later("push", topic, "x").returncode == DONE
     answer = later("clear", topic, stdin=subprocess.DEVNULL)
     assert (answer.returncode, answer.stderr) == (USAGE, "later clear: there is no terminal to ask on: use --yes\n")
+
+
+def test_an_empty_topic_is_named_once(later):
+    answer = later("clear", "", "--yes")
+    assert (answer.returncode, answer.stderr) == (REFUSED, "later clear: topic: the topic is empty (bad_path)\n")
 
 
 def test_a_list_of_ids_goes_into_other_commands(later, topic):
