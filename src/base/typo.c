@@ -27,7 +27,21 @@ unsigned typo_distance(const char *a, const char *b)
     return rows[a_len % 3][b_len];
 }
 
+static bool is_near(const char *word, unsigned distance)
+{
+    return distance <= (strlen(word) < 8 ? 1 : 2);
+}
+
 bool typo_is(const char *word, const char *meant)
 {
-    return typo_distance(word, meant) <= (strlen(word) < 8 ? 1 : 2);
+    return is_near(word, typo_distance(word, meant));
+}
+
+void typo_add(struct typo *typo, const char *known)
+{
+    unsigned distance = typo_distance(typo->word, known);
+    if (!is_near(typo->word, distance) || (typo->meant && distance >= typo->distance))
+        return;
+    typo->meant = known;
+    typo->distance = distance;
 }

@@ -15,4 +15,17 @@ unsigned typo_distance(const char *a, const char *b);
 /* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */
 bool typo_is(const char *word, const char *meant);
 
+/*
+ * The nearest of many known words, of equally near ones the first: with .word set, call typo_add()
+ * for each; `meant` is then the one that the word is probably a typing mistake for, or NULL.
+ * Borrows the words.
+ */
+struct typo {
+    const char *word;
+    const char *meant;
+    unsigned distance; /* of `meant` */
+};
+
+void typo_add(struct typo *typo, const char *known);
+
 #endif

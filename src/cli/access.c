@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -60,7 +62,8 @@ static const char *use_secret(const struct cli *cli, const char *name, const cha
     for (size_t i = 0; i < secret->len; i++)
         printable = printable && (unsigned char)secret->at[i] >= ' ' && secret->at[i] != 127;
     if (!printable)
-        cli_usage(cli, "%s%s%s is not one line of text", name, path ? ": " : "", path ? path : "");
+        cli_bad_value(cli, "%s%s%s is not one line of text", name, path ? ": " : "",
+                      path ? path : "");
     buf_add_char(secret, '\0');
     return secret->at;
 }
@@ -89,7 +92,7 @@ static const char *read_secret(const struct cli *cli, const char *option, const 
         (void)fclose(file); /* only read from */
     }
     if (failed)
-        cli_usage(cli, "%s: cannot read %s: %s", option, path, strerror(failed));
+        cli_bad_value(cli, "%s: cannot read %s: %s", option, path, strerror(failed));
     out->len = len;
     return use_secret(cli, option, path, out);
 }
@@ -100,6 +103,22 @@ static bool url_has_user(const char *url)
     const char *host = strstr(url, "://");
     host = host ? host + 3 : url;
     return strncmp(url, "unix:", 5) != 0 && memchr(host, '@', strcspn(host, "/"));
+}
+
+/* libcurl would only say of a missing file that it is of no use, as if the server were at fault. */
+static void check_file(const struct cli *cli, const char *option, const char *path)
+{
+    if (path && access(path, R_OK) != 0)
+        cli_bad_value(cli, "%s: cannot read %s: %s", option, path, strerror(errno));
+}
+
+static void check_files(const struct cli *cli, const struct client_options *client)
+{
+    if (strncmp(client->url, "https:", 6) != 0)
+        return;
+    check_file(cli, "--cacert (LATER_CACERT)", client->cacert);
+    check_file(cli, "--cert (LATER_CERT)", client->cert);
+    check_file(cli, "--key (LATER_KEY)", client->key);
 }
 
 void access_resolve(struct access *access, const struct cli *cli)
@@ -121,6 +140,7 @@ void access_resolve(struct access *access, const struct cli *cli)
     }
     if (client->key && !client->cert)
         cli_usage(cli, "--key belongs to a --cert");
+    check_files(cli, client);
     if (client->insecure && strncmp(client->url, "https:", 6) == 0)
         cli_warn(cli,
                  "--insecure: the server's certificate is not checked, so anybody could be it");

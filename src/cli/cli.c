@@ -57,10 +57,11 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     char name[TYPO_WORD_MAX];
     (void)snprintf(name, sizeof(name), "%.*s", (int)len,
                    word); /* a long option that is similar to no known one */
-    for (const struct option *at = options; at->name && len > 2; at++) {
-        if (typo_is(name + 2, at->name))
-            cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, at->name);
-    }
+    struct typo typo = {.word = name + 2};
+    for (const struct option *at = options; at->name && len > 2; at++)
+        typo_add(&typo, at->name);
+    if (typo.meant)
+        cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, typo.meant);
     cli_usage(cli, "there is no option %.*s", (int)len, word);
 }
 
@@ -68,8 +69,8 @@ static void take_timeout(struct cli *cli, const char *text)
 {
     cli->timeout_us = cli_duration_us(cli, "--timeout", text);
     if (cli->timeout_us == 0)
-        cli_usage(cli, "--timeout %s leaves no time for an answer: write a duration such as 10s",
-                  text);
+        cli_bad_value(
+            cli, "--timeout %s leaves no time for an answer: write a duration such as 10s", text);
 }
 
 /* Of what getopt has read: a refusal by the server names it. */
@@ -129,7 +130,7 @@ static void print_message(const struct cli *cli, const char *format, va_list arg
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
     (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
                   cli->command ? cli->command->name : "");
-    if (cli->subject) {
+    if (cli->subject && *cli->subject) {
         struct buf name = {0};
         text_add_safe(&name, bytes_str(cli->subject), false);
         (void)fprintf(stderr, "%.*s: ", (int)name.len, name.at ? name.at : "");
@@ -182,6 +183,15 @@ void cli_usage(const struct cli *cli, const char *format, ...)
     exit(EXIT_USAGE);
 }
 
+void cli_bad_value(const struct cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_message(cli, format, args);
+    va_end(args);
+    exit(EXIT_USAGE);
+}
+
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
 {
     if (argc - optind < min) {
@@ -216,11 +226,11 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
     if (duration_parse(text, &us) == OK)
         return us;
     if (number_parse(text, 0, INT64_MAX, &bare) == OK)
-        cli_usage(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text, text,
-                  text);
+        cli_bad_value(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text,
+                      text, text);
     if (is_long_duration(text))
-        cli_usage(cli, "%s '%s' is too long", option, text);
-    cli_usage(
+        cli_bad_value(cli, "%s '%s' is too long", option, text);
+    cli_bad_value(
         cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
         option, text);
 }
@@ -229,14 +239,15 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
 {
     uint64_t number;
     if (number_parse(text, 0, max, &number))
-        cli_usage(cli, "%s '%s' is not a number up to %llu", option, text, (unsigned long long)max);
+        cli_bad_value(cli, "%s '%s' is not a number up to %llu", option, text,
+                      (unsigned long long)max);
     return number;
 }
 
 void cli_utf8(const struct cli *cli, const char *option, const char *text)
 {
     if (!bytes_is_utf8(bytes_str(text)))
-        cli_usage(cli, "%s is not UTF-8", option);
+        cli_bad_value(cli, "%s is not UTF-8", option);
 }
 
 json_t *cli_string(const struct cli *cli, const char *option, const char *text)
@@ -414,14 +425,14 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
     return EXIT_REFUSED;
 }
 
-static void begin(struct cli *cli)
+void cli_begin(struct cli *cli)
 {
     if (cli->has_client)
         return;
     access_resolve(&cli->access, cli);
     cli->has_client = true;
     if (client_init(&cli->client, &cli->access.client))
-        cli_usage(cli, "%s", cli->client.error);
+        cli_bad_value(cli, "%s", cli->client.error);
 }
 
 /* Has the server not even a call that every laterd has? */
@@ -448,14 +459,14 @@ static void check_prefix(struct cli *cli)
     if (len <= cut || strcmp(name + len - cut, version) != 0 || !has_no_stats(cli))
         return;
     cli->subject = NULL;
-    cli_usage(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
-              (int)(len - cut), name);
+    cli_bad_value(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
+                  (int)(len - cut), name);
 }
 
 /* An answer that is no refusal. */
 static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
-    begin(cli);
+    cli_begin(cli);
     request->connect_us = cli->timeout_us;
     if (__builtin_add_overflow(cli->timeout_us, cli->wait_us, &request->timeout_us))
         request->timeout_us = INT64_MAX;
@@ -463,7 +474,8 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     if (err && cli->repeats && cli->client.lost)
         err = client_call(&cli->client, request, out_answer);
     if (err) {
-        cli_message(cli, "%s", cli->client.error);
+        if (!cli->client.interrupted)
+            cli_message(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
     if (out_answer->status >= 200 && out_answer->status <= 299)
@@ -566,7 +578,7 @@ static json_t *waits_of(const struct cli *cli, const char *text)
     for (;;) {
         size_t len = strcspn(text, ", ");
         if (len >= sizeof(part))
-            cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
+            cli_bad_value(cli, "--retry is a list of durations such as 0,2m,10m");
         memcpy(part, text, len);
         part[len] = '\0';
         json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
@@ -585,7 +597,7 @@ json_t *cli_retry(const struct cli *cli, const char *text)
     if (text[0] == '{') {
         json_t *formula = json_loads(text, 0, &error);
         if (!formula)
-            cli_usage(cli, "--retry is not JSON: %s", error.text);
+            cli_bad_value(cli, "--retry is not JSON: %s", error.text);
         return formula;
     }
     bool name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
@@ -596,13 +608,13 @@ void cli_header(const struct cli *cli, json_t *headers, const char *text)
 {
     const char *colon = strchr(text, ':');
     if (!colon || colon == text)
-        cli_usage(cli, "--header is 'Name: value', not '%s'", text);
+        cli_bad_value(cli, "--header is 'Name: value', not '%s'", text);
     struct buf name = {0};
     buf_add(&name, text, (size_t)(colon - text));
     buf_add_char(&name, '\0');
     colon += 1 + strspn(colon + 1, " ");
     if (json_object_set_new(headers, name.at, cli_string(cli, "--header", colon)) != 0)
-        cli_usage(cli, "--header is not UTF-8"); /* its name is not */
+        cli_bad_value(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
 }
 
@@ -616,22 +628,30 @@ char *cli_target(const char *before, const char *part, const char *after)
     return target.at;
 }
 
-void cli_print_json(const json_t *value)
+void cli_add_json(const json_t *value, struct buf *out)
 {
     const json_t *body = json_object_get(value, "body_json");
     if (body) {
-        struct buf out = {0};
         json_t *rest = json_copy((json_t *)(uintptr_t)value); /* it changes nothing in it */
         (void)json_object_del(rest, "body_json");             /* it is there */
-        raw_json_add_object(&out, rest, "body",
+        raw_json_add_object(out, rest, "body",
                             bytes_of(json_string_value(body), json_string_length(body)));
-        (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
         json_decref(rest);
-        buf_fini(&out);
     } else {
-        (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        CHECK(text);
+        buf_add_str(out, text);
+        free(text); /* jansson's */
     }
-    (void)putchar('\n');
+    buf_add_char(out, '\n');
+}
+
+void cli_print_json(const json_t *value)
+{
+    struct buf out = {0};
+    cli_add_json(value, &out);
+    (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
+    buf_fini(&out);
 }
 
 void cli_print_stats(const json_t *value)

@@ -82,8 +82,15 @@ struct cli {
  */
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options);
 
-/* Prints what is wrong on standard error, with a hint at --help, and ends the program. */
+/*
+ * Both print what is wrong on standard error, and end the program with EXIT_USAGE. cli_usage() is
+ * for words and options that are missing, unknown, too many or do not go together: it shows how the
+ * command is written. cli_bad_value() is for the value of one that is right: its line alone says
+ * what to do.
+ */
 _Noreturn void cli_usage(const struct cli *cli, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void cli_bad_value(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
@@ -115,6 +122,9 @@ void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((for
 /* Prints why a store or backup cannot be opened, by errno. Returns an exit code. */
 int cli_cannot_open(const struct cli *cli, const char *path);
 
+/* Makes the client if there is none yet; a call does so, too. Bad options end the program. */
+void cli_begin(struct cli *cli);
+
 /*
  * Calls the server, and takes ownership of `body` (may be NULL). A refusal is printed on standard
  * error, with the option that is at fault and the limit's value, and is the exit code; EXIT_DONE:
@@ -141,6 +151,7 @@ int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, js
 
 /* One line of JSON on standard output. A job's body is as the server sent it. */
 void cli_print_json(const json_t *value);
+void cli_add_json(const json_t *value, struct buf *out); /* the same line, appended */
 /* The same with 15 digits of a number, so that 3.2 is not 3.2000000000000002: for the server's own
  * figures. Bodies of jobs need every digit. */
 void cli_print_stats(const json_t *value);

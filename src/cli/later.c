@@ -60,6 +60,7 @@ static const char examples[] =
     "  later push mail 'hello' --delay 5s      prints the job's id\n"
     "  later pop mail --wait 10s               waits, prints the job with its lease\n"
     "  later finish ID --lease LEASE           done; without this it comes again\n"
+    "  later pop mail --forever --exec 'cat'   a consumer: a command for each job that comes\n"
     "  later list mail --state delayed         what is still to come\n"
     "  later top                               the whole server, live\n"
     "\nComing from beanstalkd, whose clients laterd serves on port 11300:\n"
@@ -70,7 +71,7 @@ static const char examples[] =
     "  2 bad usage          3 conflict: id taken, stale lease, wrong state\n"
     "  4 refused            5 no connection, or no answer in time\n"
     "  6 verify, salvage, backup, restore, export or import found damage, journal restore had\n"
-    "    rows refused, or bench saw a job early, lost or twice\n"
+    "    rows refused, bench saw a job early, lost or twice, or a command of pop --exec failed\n"
     "\nGeneral options, before or behind the command:\n"
     "  -s, --server URL       http://HOST:PORT, https://HOST/PREFIX or unix:/run/laterd.sock;\n"
     "                         else LATER_SERVER, else http://127.0.0.1:9277\n"
@@ -134,17 +135,12 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         {"flush", "clear"},       {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
         {"version", "--version"},
     };
-    const char *meant = NULL;
-    unsigned least = TYPO_WORD_MAX;
+    struct typo typo = {.word = word};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (!commands[i])
-            continue;
-        unsigned distance = typo_distance(word, commands[i]->name);
-        if (typo_is(word, commands[i]->name) && distance < least) {
-            least = distance;
-            meant = commands[i]->name;
-        }
+        if (commands[i])
+            typo_add(&typo, commands[i]->name);
     }
+    const char *meant = typo.meant;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         meant = strcmp(word, others[i].theirs) == 0 ? others[i].ours : meant;
     if (meant)

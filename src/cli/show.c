@@ -181,6 +181,17 @@ void show_response(const json_t *attempt, struct buf *out)
     text_add_safe(out, text, false);
 }
 
+void show_failure(const json_t *failure, struct buf *out)
+{
+    show_time(failure, "time", out);
+    if (show_count(failure, "code") > 0)
+        buf_addf(out, " code %d", (int)json_integer_value(json_object_get(failure, "code")));
+    if (json_object_get(failure, "reason")) {
+        buf_add_str(out, ": ");
+        show_value(failure, "reason", out);
+    }
+}
+
 /* The waits between attempts, and why the last attempt failed. */
 static void show_retries(const json_t *job, struct buf *out)
 {
@@ -199,13 +210,7 @@ static void show_retries(const json_t *job, struct buf *out)
     if (!failure)
         return;
     buf_add_str(out, "failed    ");
-    show_time(failure, "time", out);
-    if (show_count(failure, "code") > 0)
-        buf_addf(out, " code %d", (int)json_integer_value(json_object_get(failure, "code")));
-    if (json_object_get(failure, "reason")) {
-        buf_add_str(out, ": ");
-        show_value(failure, "reason", out);
-    }
+    show_failure(failure, out);
     buf_add_char(out, '\n');
 }
 

@@ -29,6 +29,9 @@ void show_time(const json_t *object, const char *key, struct buf *out);
  */
 void show_lateness(const json_t *object, int label_width, struct buf *out);
 
+/* "2026-11-21 05:00:00.123 +0100 (3m ago) code 503: reason" of a job's "last_failure". */
+void show_failure(const json_t *failure, struct buf *out);
+
 /*
  * The settings of a topic, which has "name" and perhaps "settings": its target and whether that is
  * paused, its schedule and limits, a line each. Leaves out the target's headers, secrets and files:

@@ -55,7 +55,7 @@ static void topic_of(const struct cli *cli, struct bench_options *out, const cha
 {
     if (strlen(name) >= sizeof(out->topic) || name[0] == '\0' ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")])
-        cli_usage(cli, "--topic of a bench: up to 63 letters, digits, '.', '_' and '-'");
+        cli_bad_value(cli, "--topic of a bench: up to 63 letters, digits, '.', '_' and '-'");
     memcpy(out->topic, name, strlen(name) + 1);
 }
 
@@ -63,7 +63,7 @@ static void topic_of(const struct cli *cli, struct bench_options *out, const cha
 static uint32_t mark_of(const struct cli *cli, const char *text)
 {
     if (strlen(text) != 6 || strspn(text, "0123456789abcdef") != 6)
-        cli_usage(cli, "--mark is six digits, of 0-9 and a-f");
+        cli_bad_value(cli, "--mark is six digits, of 0-9 and a-f");
     return (uint32_t)strtoul(text, NULL, 16);
 }
 
@@ -77,7 +77,7 @@ static void take_option(struct cli *cli, struct bench *bench, int option)
     case 'n':
         out->jobs = cli_number(cli, "--jobs", optarg, 100000000);
         if (out->jobs == 0)
-            cli_usage(cli, "--jobs is at least 1");
+            cli_bad_value(cli, "--jobs is at least 1");
         break;
     case 'S':
         out->limit_us = (int64_t)cli_number(cli, "--seconds", optarg, 86400) * SECOND_US;
@@ -91,11 +91,11 @@ static void take_option(struct cli *cli, struct bench *bench, int option)
     case 'd':
         out->dialect = strcmp(optarg, "delay-queue") == 0 ? SPEAK_DELAY_QUEUE : SPEAK_V1;
         if (out->dialect == SPEAK_V1 && strcmp(optarg, "v1") != 0)
-            cli_usage(cli, "--dialect v1 or delay-queue");
+            cli_bad_value(cli, "--dialect v1 or delay-queue");
         break;
     case 'P':
         if (out->pid_count == BENCH_PIDS)
-            cli_usage(cli, "at most %d times --server-pid", BENCH_PIDS);
+            cli_bad_value(cli, "at most %d times --server-pid", BENCH_PIDS);
         out->pids[out->pid_count++] = (pid_t)cli_number(cli, "--server-pid", optarg, INT32_MAX);
         break;
     case 'k': out->keep = true; break;
@@ -116,11 +116,11 @@ static void check_options(const struct cli *cli, const struct bench_options *o)
     bool beanstalk = o->dialect == SPEAK_BEANSTALK, timed = bench_timed(o);
     bool far = o->scenario == BENCH_PUT || o->scenario == BENCH_CANCEL;
     if (o->connections == 0 || o->depth == 0 || o->rate == 0 || o->batch == 0)
-        cli_usage(cli, "--connections, --depth, --rate and --batch are at least 1");
+        cli_bad_value(cli, "--connections, --depth, --rate and --batch are at least 1");
     if ((timed || o->dialect == SPEAK_DELAY_QUEUE || o->id_bytes > 0 ||
          o->scenario == BENCH_CANCEL) &&
         o->id_bytes < BENCH_ID_MIN)
-        cli_usage(cli, "--id-bytes is at least %d here", BENCH_ID_MIN);
+        cli_bad_value(cli, "--id-bytes is at least %d here", BENCH_ID_MIN);
     if (o->dialect == SPEAK_DELAY_QUEUE && o->scenario != BENCH_PUT && o->scenario != BENCH_CYCLE)
         cli_usage(cli, "--dialect delay-queue has the scenarios put and cycle");
     if (beanstalk && o->batch > 1)
@@ -179,10 +179,10 @@ static int run(struct cli *cli, int argc, char **argv)
                        whole ? "" : ":11300"); /* cut short it is no host's name */
         server = address;
     } else if (access_has_secret(&cli->access))
-        cli_usage(cli,
-                  "the load goes to laterd itself, without user and token: give its own HOST:PORT");
+        cli_bad_value(
+            cli, "the load goes to laterd itself, without user and token: give its own HOST:PORT");
     if (dial_init(&bench.dial, server))
-        cli_usage(cli, "%s", bench.dial.error);
+        cli_bad_value(cli, "%s", bench.dial.error);
     bench.lateness = mem_zalloc(sizeof(*bench.lateness));
     int code = bench_run(&bench);
     if (bench.progress)

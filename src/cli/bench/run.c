@@ -33,7 +33,8 @@ static void usage_of(const struct bench *bench, struct usage *out_usage)
     *out_usage = (struct usage){0};
     for (uint32_t i = 0; i < bench->options.pid_count; i++) {
         if (!usage_add(bench->options.pids[i], out_usage))
-            cli_usage(bench->cli, "--server-pid %d: no such process", (int)bench->options.pids[i]);
+            cli_bad_value(bench->cli, "--server-pid %d: no such process",
+                          (int)bench->options.pids[i]);
     }
 }
 

@@ -283,10 +283,10 @@ static uint64_t rate_of(const struct cli *cli, const char *text)
             (number == 0 || number << shift >= RATE_MIN))
             return number << shift;
         if (number_parse(digits, 0, RATE_MIN, &number) == OK && shift == 0) /* forgotten unit */
-            cli_usage(cli, "--rate %s is %s bytes a second: write %sK or %sM", digits, digits,
-                      digits, digits);
+            cli_bad_value(cli, "--rate %s is %s bytes a second: write %sK or %sM", digits, digits,
+                          digits, digits);
     }
-    cli_usage(cli, "--rate is bytes a second, such as 50M; 0 is without a limit");
+    cli_bad_value(cli, "--rate is bytes a second, such as 50M; 0 is without a limit");
 }
 
 static int check(struct backing_up *all)
@@ -326,7 +326,7 @@ static int run(struct cli *cli, int argc, char **argv)
     }
     cli_words(cli, argc, argv, 1, 1);
     if (all.keep == 0)
-        cli_usage(cli, "--keep is at least 1: the backup that is being made");
+        cli_bad_value(cli, "--keep is at least 1: the backup that is being made");
     all.to = argv[optind];
     int code = all.from ? EXIT_DONE : ask_directory(cli, &asked);
     if (asked)

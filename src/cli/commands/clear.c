@@ -46,7 +46,7 @@ static bool agreed(const struct clear *clear, const char *them)
     if (clear->yes)
         return true;
     if (!isatty(STDIN_FILENO))
-        cli_usage(clear->cli, "there is no terminal to ask on: use --yes");
+        cli_bad_value(clear->cli, "there is no terminal to ask on: use --yes");
     bool all = strcmp(clear->state, "all") == 0;
     text_add_safe(&question, bytes_str(clear->topic), false);
     buf_addf(&question, ": %s %s%sjob%s. Delete %s? [y/N] ", count_text(clear->expected, room),
@@ -139,8 +139,8 @@ static void options_of(struct clear *clear, int argc, char **argv, const struct 
     }
     cli_words(clear->cli, argc, argv, 1, 1);
     if (!is_state(clear->state))
-        cli_usage(clear->cli, "--state is all, delayed, ready, reserved or buried, not '%s'",
-                  clear->state);
+        cli_bad_value(clear->cli, "--state is all, delayed, ready, reserved or buried, not '%s'",
+                      clear->state);
     clear->topic = argv[optind];
 }
 

@@ -49,12 +49,12 @@ static int due_run(struct cli *cli, int argc, char **argv)
     int count = optind < argc ? argc - optind : USUAL;
     int64_t before_us = 0;
     if (count > SPANS_MAX)
-        cli_usage(cli, "%d durations are too many: %d at most", count, SPANS_MAX);
+        cli_bad_value(cli, "%d durations are too many: %d at most", count, SPANS_MAX);
     for (int i = 0; i < count; i++) {
         int64_t us = cli_duration_us(cli, "DURATION", spans[i]);
         if (i > 0 && us < before_us)
-            cli_usage(cli, "%s is shorter than %s before it: write them from short to long",
-                      spans[i], spans[i - 1]);
+            cli_bad_value(cli, "%s is shorter than %s before it: write them from short to long",
+                          spans[i], spans[i - 1]);
         before_us = us;
         buf_addf(&list, "%s%lldus", i ? "," : "", (long long)us);
     }

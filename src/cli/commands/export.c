@@ -452,7 +452,8 @@ static int run(struct cli *cli, int argc, char **argv)
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
     if (cli->terminal)
-        cli_usage(cli, "the jobs go to standard output: send it to a file or to `later import`");
+        cli_bad_value(cli,
+                      "the jobs go to standard output: send it to a file or to `later import`");
     add_start(&all);
     int code = EXIT_DONE;
     if (optind == argc)

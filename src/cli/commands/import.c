@@ -225,10 +225,10 @@ static void check_prefix(const struct cli *cli, const char *prefix)
     for (const char *at = prefix; *at; at++) {
         if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') ||
               (*at >= 'A' && *at <= 'Z') || strchr("-._", *at)))
-            cli_usage(cli, "--prefix takes letters, digits, - . and _");
+            cli_bad_value(cli, "--prefix takes letters, digits, - . and _");
     }
     if (*prefix == '\0' || strlen(prefix) > 200)
-        cli_usage(cli, "--prefix is 1 to 200 bytes long");
+        cli_bad_value(cli, "--prefix is 1 to 200 bytes long");
 }
 
 /* The words that only one kind of source knows must not be given to the other. */
@@ -241,8 +241,8 @@ static int run_redis(struct import *import, struct import_redis_options *options
     names->queue = names->queue ? names->queue : usual.queue;
     names->prefix = names->prefix ? names->prefix : usual.prefix;
     if (!redis_names_good(names))
-        cli_usage(import->cli, "--bucket-name must have one %%d, --queue-name one %%s, and "
-                               "--key-prefix some letters");
+        cli_bad_value(import->cli, "--bucket-name must have one %%d, --queue-name one %%s, and "
+                                   "--key-prefix some letters");
     options->url = url;
     options->prefix = import->prefix;
     options->dry_run = import->dry_run;
@@ -267,7 +267,7 @@ static int run_source(struct import *import, struct import_redis_options *redis,
                   "alone",
                   words[0]);
     if (!layout || redis_layout_read(layout, &redis->names.layout))
-        cli_usage(cli, "--layout must be delay-queue, sdmq or delayqueue-java");
+        cli_bad_value(cli, "--layout must be delay-queue, sdmq or delayqueue-java");
     return run_redis(import, redis, words[1]);
 }
 

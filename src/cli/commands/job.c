@@ -48,7 +48,7 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
 static void check_id(const struct cli *cli, const char *id)
 {
     if (!*id)
-        cli_usage(cli, "an ID is empty");
+        cli_bad_value(cli, "an ID is empty");
 }
 
 /* No job has this id: if it is a topic's name, prints a hint how to kick its buried jobs. */
@@ -379,11 +379,11 @@ static int run_kick(struct cli *cli, int argc, char **argv)
         }
     }
     if (bounded && max == 0)
-        cli_usage(cli, "--max is at least 1");
-    if (topic) {
-        cli_words(cli, argc, argv, 0, 0);
+        cli_bad_value(cli, "--max is at least 1");
+    if (topic && optind < argc)
+        cli_usage(cli, "ids or --topic, not both: '%s'", argv[optind]);
+    if (topic)
         return kick_topic(cli, topic, bounded ? max : KICKS_USUAL);
-    }
     cli_words(cli, argc, argv, 1, INT32_MAX);
     if (bounded)
         cli_usage(cli, "--max is for a topic's buried jobs: later kick --topic %s --max %llu",

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/consume.h"
 #include "cli/finish.h"
 #include "cli/limits.h"
 #include "cli/show.h"
@@ -30,8 +31,14 @@ static const struct option options[] = {
     {"max", required_argument, NULL, 'n'},
     {"finish", no_argument, NULL, 'f'},
     {"body", no_argument, NULL, 'b'},
+    {"exec", required_argument, NULL, 'x'},
+    {"forever", no_argument, NULL, 'F'},
+    {"delay", required_argument, NULL, 'd'},
+    {"kill-after", required_argument, NULL, 'k'},
     CLI_OPTIONS,
 };
+
+enum { FOREVER_WAIT_US = 30 * 1000000 }; /* with --forever and without --wait */
 
 /* Ends the jobs that have been written out: one that did not reach its reader comes again. */
 static int finish(struct pop *pop, const json_t *jobs)
@@ -214,26 +221,77 @@ static void report_none(struct pop *pop, const json_t *topics)
     buf_fini(&line);
 }
 
+static int64_t kill_after_us(const struct cli *cli, const char *text)
+{
+    int64_t us = cli_duration_us(cli, "--kill-after", text);
+    if (us == 0)
+        cli_bad_value(
+            cli, "--kill-after is longer than nothing; without it a command may take any time");
+    return us;
+}
+
+/* An empty one, of a variable that is not set, would succeed, and finish all jobs. */
+static const char *command_of(const struct cli *cli, const char *text)
+{
+    if (strspn(text, " \t\n") == strlen(text))
+        cli_bad_value(cli, "--exec: the command is empty");
+    return text;
+}
+
+static void check_exec(const struct cli *cli, const struct pop *pop,
+                       const struct consume_options *exec, bool max_given)
+{
+    if (!exec->command && (exec->forever || exec->delay_us >= 0 || exec->limit_us > 0))
+        cli_usage(cli, "%s belongs to --exec",
+                  exec->forever         ? "--forever"
+                  : exec->delay_us >= 0 ? "--delay"
+                                        : "--kill-after");
+    if (exec->command && (pop->finish || pop->body_only))
+        cli_usage(
+            cli, "%s and --exec, not both: its command gets the body, and its end finishes the job",
+            pop->finish ? "--finish" : "--body");
+    if (exec->forever && max_given)
+        cli_usage(cli, "--forever or --max, not both");
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     struct pop pop = {.cli = cli, .max = 1, .asks = REASONS_ASKED};
+    struct consume_options exec = {.delay_us = -1};
+    bool max_given = false, wait_given = false, none;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
-        case 'w': pop.wait_us = cli_duration_us(cli, "--wait", optarg); break;
-        case 'n': pop.max = cli_number(cli, "--max", optarg, UINT32_MAX); break;
+        case 'w':
+            pop.wait_us = cli_duration_us(cli, "--wait", optarg);
+            wait_given = true;
+            break;
+        case 'n':
+            pop.max = cli_number(cli, "--max", optarg, UINT32_MAX);
+            max_given = true;
+            break;
         case 'f': pop.finish = true; break;
         case 'b': pop.body_only = true; break;
+        case 'x': exec.command = command_of(cli, optarg); break;
+        case 'F': exec.forever = true; break;
+        case 'd': exec.delay_us = cli_duration_us(cli, "--delay", optarg); break;
+        case 'k': exec.limit_us = kill_after_us(cli, optarg); break;
         default: break;
         }
     }
     cli_words(cli, argc, argv, 1, INT32_MAX);
+    check_exec(cli, &pop, &exec, max_given);
     if (pop.max == 0)
-        cli_usage(cli, "--max is at least 1");
+        cli_bad_value(cli, "--max is at least 1");
     json_t *topics = json_array();
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, cli_string(cli, "TOPIC", argv[i]));
-    int code = pop_all(&pop, topics);
-    if (code == EXIT_NOTHING && pop.shown == 0 && !pop.refused)
+    exec.topics = topics;
+    exec.jobs_max = pop.max;
+    exec.wait_us = exec.forever && !wait_given ? FOREVER_WAIT_US : pop.wait_us;
+    int code = exec.command ? consume_run(cli, &exec, &none) : pop_all(&pop, topics);
+    if (!exec.command)
+        none = code == EXIT_NOTHING && pop.shown == 0 && !pop.refused;
+    if (none)
         report_none(&pop, topics);
     json_decref(topics);
     return code;
@@ -242,17 +300,33 @@ static int run(struct cli *cli, int argc, char **argv)
 const struct command command_pop = {
     .name = "pop",
     .synopsis = "[options] TOPIC…",
-    .summary = "Take the next due job: it is yours until its ttr runs out",
-    .help = "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
-            "  -n, --max N     up to N jobs at once (1)\n"
-            "  -f, --finish    finish the jobs once they have been written out\n"
-            "  -b, --body      only the body, byte for byte, and a line end\n"
-            "\nExit 1 if no job came; on a terminal standard error says what the topic has. With "
-            "--json,\n"
-            "one job a line, with its lease, and nothing if none came.\n"
-            "\nExamples:\n"
-            "  later pop mail --wait 1m\n"
-            "  later pop urgent mail --max 10 --json\n"
-            "  while later pop mail --wait 1m --finish --body; do :; done\n",
+    .summary = "Take the next due job, yours until its ttr runs out, or run a command for it",
+    .help =
+        "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
+        "  -n, --max N     up to N jobs at once (1)\n"
+        "  -f, --finish    finish the jobs once they have been written out\n"
+        "  -b, --body      only the body, byte for byte, and a line end\n"
+        "\nA consumer of its own: a command for each job, one after another\n"
+        "  -x, --exec COMMAND    run COMMAND by sh -c, with the body on its standard input (with\n"
+        "                        --json the whole job). It exits with 0: the job is finished;\n"
+        "                        else it is released, with the exit status as its code\n"
+        "  -F, --forever         for every job that comes, until SIGTERM or Ctrl-C; a server that\n"
+        "                        goes away is waited for. Each wait is --wait long (30s)\n"
+        "  -d, --delay D         a failed job comes again after D (else as its retry schedule\n"
+        "                        says, or after 30s if it has none)\n"
+        "  -k, --kill-after D    a command that takes longer than D is ended, and has failed\n"
+        "While COMMAND runs, the job is held: its ttr begins again and again. If the job is\n"
+        "deleted or given to another meanwhile, COMMAND is ended. It has LATER_JOB_ID, _TOPIC,\n"
+        "_LEASE, _ATTEMPT, _FAILURES and LATER_SERVER in its environment. A signal waits for the\n"
+        "command that runs; a second one ends it. After exit status 126 or 127 (COMMAND cannot\n"
+        "be run) no more jobs are taken.\n"
+        "\nExit 1 if no job came; on a terminal standard error says what the topic has. With "
+        "--json,\n"
+        "one job a line, with its lease, and nothing if none came. Exit 6 if a command failed.\n"
+        "\nExamples:\n"
+        "  later pop mail --wait 1m\n"
+        "  later pop urgent mail --max 10 --json\n"
+        "  later pop mail --wait 1m --exec 'sendmail -t'\n"
+        "  later pop orders --forever --kill-after 5m --exec './close \"$LATER_JOB_ID\"'\n",
     .run = run,
 };

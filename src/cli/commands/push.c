@@ -125,8 +125,8 @@ static FILE *open_body(const struct push *push)
         return stdin;
     FILE *file = fopen(push->body + (push->body[0] == '@'), "re");
     if (!file)
-        cli_usage(push->cli, "cannot read %s: %s", push->body + (push->body[0] == '@'),
-                  strerror(errno));
+        cli_bad_value(push->cli, "cannot read %s: %s", push->body + (push->body[0] == '@'),
+                      strerror(errno));
     return file;
 }
 
@@ -144,9 +144,9 @@ static void read_body(const struct push *push, struct buf *out)
         out->len += count;
     } while (count > 0 && out->len < READ_MAX);
     if (ferror(file))
-        cli_usage(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
+        cli_bad_value(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
     if (out->len >= READ_MAX)
-        cli_usage(push->cli, "cannot read all of %s: it is too long for a body", push->body);
+        cli_bad_value(push->cli, "cannot read all of %s: it is too long for a body", push->body);
     if (file != stdin)
         (void)fclose(file); /* only read from */
 }
@@ -189,9 +189,9 @@ static int push_one(struct push *push)
         return EXIT_REFUSED;
     }
     if (push->raw_json && body.len == 0)
-        cli_usage(push->cli, "the body is empty, which is not JSON");
+        cli_bad_value(push->cli, "the body is empty, which is not JSON");
     if (!add_job(push, buf_bytes(&body), &job, &why))
-        cli_usage(push->cli, "the body is not JSON: %s", why);
+        cli_bad_value(push->cli, "the body is not JSON: %s", why);
     buf_fini(&body);
     struct client_request request = {.method = "POST",
                                      .target = bytes_str(push->target),

@@ -186,7 +186,7 @@ static int run(struct cli *cli, int argc, char **argv)
     }
     cli_words(cli, argc, argv, 0, 0);
     if (every_us < 100000)
-        cli_usage(cli, "--every is at least 100ms");
+        cli_bad_value(cli, "--every is at least 100ms");
     bool lives = cli->terminal && !one && !cli->json;
     int code = lives ? live(&top, every_us) : once(&top, every_us);
     top_fini(&top);

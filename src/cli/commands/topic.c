@@ -97,7 +97,7 @@ static json_t *share(const struct topic *topic, const char *option)
     double number = strtod(optarg, &end);
     json_t *share = *optarg && !*end ? json_real(number) : NULL; /* NULL: infinite, too */
     if (!share)
-        cli_usage(topic->cli, "%s '%s' is not a number such as 0.2", option, optarg);
+        cli_bad_value(topic->cli, "%s '%s' is not a number such as 0.2", option, optarg);
     return share;
 }
 
@@ -210,14 +210,14 @@ static json_t *read_file(const struct topic *topic)
     FILE *file = standard ? stdin : fopen(topic->file, "re");
     json_error_t error;
     if (!file)
-        cli_usage(topic->cli, "cannot read %s: %s", topic->file, strerror(errno));
+        cli_bad_value(topic->cli, "cannot read %s: %s", topic->file, strerror(errno));
     json_t *settings = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     if (!standard)
         (void)fclose(file); /* only read from */
     if (!json_is_object(settings))
-        cli_usage(topic->cli, "%s: this is not an object of JSON%s%s",
-                  standard ? "standard input" : topic->file, settings ? "" : ": ",
-                  settings ? "" : error.text);
+        cli_bad_value(topic->cli, "%s: this is not an object of JSON%s%s",
+                      standard ? "standard input" : topic->file, settings ? "" : ": ",
+                      settings ? "" : error.text);
     return settings;
 }
 

@@ -190,6 +190,36 @@ static void topic_show(const json_t *topic, struct buf *out)
     show_lateness(topic, 9, out);
 }
 
+/*
+ * Why a buried job of the topic failed last: of the one that was due last, on Redis of the one that
+ * was buried last. Nothing if a call is not answered: what else there is has been read.
+ */
+static void add_buried(struct cli *cli, const char *topic, struct buf *out)
+{
+    json_t *list = NULL, *job = NULL;
+    char *target = cli_target("/v1/topics/", topic, "/jobs?state=buried&order=desc&limit=1");
+    cli->quiet = true;
+    (void)cli_call(cli, "GET", target, NULL, &list); /* no list: no job */
+    mem_free(target);
+    const json_t *found = json_array_get(json_object_get(list, "jobs"), 0);
+    if (found) {
+        target = cli_target("/v1/jobs/", show_string(found, "id"), "");
+        (void)cli_call(cli, "GET", target, NULL, &job); /* it may be gone */
+        mem_free(target);
+    }
+    cli->quiet = false;
+    const json_t *failure = json_object_get(job, "last_failure");
+    if (failure) {
+        buf_add_str(out, "buried    ");
+        show_value(job, "id", out);
+        buf_add_str(out, ", failed ");
+        show_failure(failure, out);
+        buf_add_char(out, '\n');
+    }
+    json_decref(list);
+    json_decref(job);
+}
+
 static int topics_run(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
@@ -224,6 +254,8 @@ static int topics_run(struct cli *cli, int argc, char **argv)
         cli_print_stats(answer);
     } else if (code == EXIT_DONE) {
         topic_show(answer, &out);
+        if (show_count(answer, "buried") > 0)
+            add_buried(cli, argv[optind], &out);
     }
     cli_flush(&out);
     buf_fini(&out);
@@ -236,13 +268,16 @@ const struct command command_topics = {
     .name = "topics",
     .synopsis = "[TOPIC]",
     .summary = "Show the topics with their counts by state, or one in full",
-    .help = "Rates are those of the last ten seconds. Exit 1 if there is none.\n"
-            "DELAYED counts also jobs that were due and were put off, since their key or their\n"
-            "own URL's receiver had no room; putting one off counts as released in totals.\n"
-            "With --json, one topic a line, with all its figures.\n"
-            "\nExamples:\n"
-            "  later topics\n"
-            "  later topics mail --json | jq\n",
+    .help =
+        "Rates are those of the last ten seconds. Exit 1 if there is none. Of a topic with buried\n"
+        "jobs one is named, with why it failed last; `later attempts` and `later list --state\n"
+        "buried` have more.\n"
+        "DELAYED counts also jobs that were due and were put off, since their key or their\n"
+        "own URL's receiver had no room; putting one off counts as released in totals.\n"
+        "With --json, one topic a line, with all its figures.\n"
+        "\nExamples:\n"
+        "  later topics\n"
+        "  later topics mail --json | jq\n",
     .run = topics_run,
 };
 
@@ -341,11 +376,11 @@ static int list_run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 1, 1);
     if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
-        cli_usage(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
+        cli_bad_value(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
     if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        cli_usage(cli, "--order is asc or desc, not '%s'", order);
+        cli_bad_value(cli, "--order is asc or desc, not '%s'", order);
     if (listing.left == 0)
-        cli_usage(cli, "--limit is at least 1");
+        cli_bad_value(cli, "--limit is at least 1");
     if (ids && (labels || cli->json))
         cli_usage(cli, "--ids, --labels or --json, only one of them");
     listing.print = ids ? print_id : cli->json ? cli_print_json : NULL;
@@ -435,7 +470,7 @@ static int pause_run(struct cli *cli, int argc, char **argv)
             json_object_set_new(body, "create", json_true());
     }
     if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
-        cli_usage(cli, "--for is at least 1ms; `later resume` ends a pause");
+        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");

@@ -431,7 +431,7 @@ int import_ndjson(struct import_push *push, const struct import_ndjson_options *
     all.fd = standard ? STDIN_FILENO : open(options->path, O_RDONLY | O_CLOEXEC);
     struct stat found;
     if (!standard && all.fd >= 0 && fstat(all.fd, &found) == 0 && S_ISDIR(found.st_mode))
-        cli_usage(
+        cli_bad_value(
             push->cli,
             "%s is a directory, and no export: `later import beanstalkd %s` reads the binlog of "
             "a beanstalkd, `laterd --data-dir %s` a store",

@@ -265,16 +265,17 @@ static void read_url(const struct import *import, struct redis_url *url)
     const char *text = import->options->url;
     if (strncmp(text, "redis", strlen("redis")) != 0 &&
         strncmp(text, "unix:", strlen("unix:")) != 0)
-        cli_usage(cli, "URL is redis://[user:password@]host[:port]/DB or unix:///path");
+        cli_bad_value(cli, "URL is redis://[user:password@]host[:port]/DB or unix:///path");
     if (redis_url_read(bytes_str(text), url, &error)) {
         static const char key[] = "redis.url"; /* of laterd's configuration */
         bool named = strncmp(error.text, key, strlen(key)) == 0;
-        cli_usage(cli, "%s%s", named ? "URL" : "", error.text + (named ? strlen(key) : 0));
+        cli_bad_value(cli, "%s%s", named ? "URL" : "", error.text + (named ? strlen(key) : 0));
     }
     if (url->tls)
-        cli_usage(cli, "import does not speak TLS: lead it through a TLS tunnel");
+        cli_bad_value(cli, "import does not speak TLS: lead it through a TLS tunnel");
     if (url->topology != REDIS_SINGLE)
-        cli_usage(cli, "import reads one server: name the master itself, as redis://host:port/db");
+        cli_bad_value(cli,
+                      "import reads one server: name the master itself, as redis://host:port/db");
 }
 
 int import_redis(struct import_push *push, const struct import_redis_options *options)

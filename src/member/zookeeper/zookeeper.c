@@ -33,7 +33,6 @@
 enum {
     PORT = 2181,
     REOPEN_US = 1000 * 1000, /* after servers that cannot be used at all */
-    CHILDREN_MAX = 1000,
 };
 
 enum zk_event_kind { ZK_EVENT_STATE, ZK_EVENT_WATCH, ZK_EVENT_ANSWER };
@@ -161,10 +160,11 @@ static void got(int code, const char *value, int len, const struct Stat *stat, c
     end_answer(data, event);
 }
 
-/* One block: the pointers, then the names. */
+/* One block: the pointers, then the names. All of them: our own node, or the one before it, may
+ * stand anywhere. ZooKeeper bounds the answer (jute.maxbuffer). */
 static void copy_names(struct zk_event *event, const struct String_vector *names)
 {
-    size_t count = names->count < CHILDREN_MAX ? (size_t)names->count : CHILDREN_MAX;
+    size_t count = names->count > 0 ? (size_t)names->count : 0;
     size_t bytes = count * sizeof(char *);
     for (size_t i = 0; i < count; i++)
         bytes += strlen(names->data[i]) + 1;

@@ -673,19 +673,20 @@ static const struct {
 };
 #undef FIELD
 
-/* The field that `name` is probably a typing mistake for; V1_FIELD_COUNT: none. */
-static enum v1_field meant_field(struct bytes name, uint64_t allowed)
+/* The field that `name` is probably a typing mistake for, or NULL. */
+static const char *meant_field(struct bytes name, uint64_t allowed)
 {
     char word[TYPO_WORD_MAX];
+    struct typo typo = {.word = word};
     if (name.len >= sizeof(word))
-        return V1_FIELD_COUNT;
+        return NULL;
     memcpy(word, name.at, name.len);
     word[name.len] = '\0';
     for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
-        if (allowed & V1_BIT(field) && typo_is(word, known[field].name.at))
-            return (enum v1_field)field;
+        if (allowed & V1_BIT(field))
+            typo_add(&typo, known[field].name.at);
     }
-    return V1_FIELD_COUNT;
+    return typo.meant;
 }
 
 /* Names the field that was probably meant, or those that there are, as many as the sentence has
@@ -695,13 +696,13 @@ static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint
     static const char more[] = " …";
     struct problem *problem = input->problem;
     const char *before = " ";
-    enum v1_field meant = meant_field(name, allowed);
+    const char *meant = meant_field(name, allowed);
     (void)api_refuse_name(problem, name, "unknown_field",
-                          !allowed                 ? "this call has no fields"
-                          : meant < V1_FIELD_COUNT ? "there is no field of that name here"
-                                                   : "there is no field of that name here, but");
-    if (meant < V1_FIELD_COUNT) {
-        api_problem_addf(problem, "; did you mean %s?", known[meant].name.at);
+                          !allowed ? "this call has no fields"
+                          : meant  ? "there is no field of that name here"
+                                   : "there is no field of that name here, but");
+    if (meant) {
+        api_problem_addf(problem, "; did you mean %s?", meant);
         return false;
     }
     for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {

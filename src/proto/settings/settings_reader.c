@@ -102,11 +102,10 @@ static const char *meant_name(const struct settings_field *fields, size_t field_
         return NULL;
     memcpy(word, name.at, name.len);
     word[name.len] = '\0';
-    for (size_t i = 0; i < field_count; i++) {
-        if (typo_is(word, fields[i].name))
-            return fields[i].name;
-    }
-    return NULL;
+    struct typo typo = {.word = word};
+    for (size_t i = 0; i < field_count; i++)
+        typo_add(&typo, fields[i].name);
+    return typo.meant;
 }
 
 /* The error has the name that was probably meant, or the valid ones, so that nobody has to read

@@ -109,11 +109,10 @@ static const char *meant_option(const struct option *options, const char *word, 
         return NULL;
     memcpy(name, word + 2, len - 2);
     name[len - 2] = '\0';
-    for (; options->name; options++) {
-        if (typo_is(name, options->name))
-            return options->name;
-    }
-    return NULL;
+    struct typo typo = {.word = name};
+    for (; options->name; options++)
+        typo_add(&typo, options->name);
+    return typo.meant;
 }
 
 /* `found`: getopt's result. One letter of several in `word` is named alone. */

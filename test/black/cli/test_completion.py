@@ -25,6 +25,8 @@ def offered(*words, server=""):
     (["-s", "http", ":", "//127.0.0.1", ":", "1", "pus"], ["push"]),  # bash divides it so
     (["push", "--del"], ["--delay"]),
     (["pop", "--server"], ["--server"]),
+    (["pop", "--ex"], ["--exec"]),
+    (["pop", "--for"], ["--forever"]),
     (["topic", "s"], ["set", "show"]),
     (["verify", "x"], [])])
 def test_commands_and_options_are_those_of_the_help(words, expected):

@@ -48,36 +48,57 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["topics", "-jZ"], "later topics: there is no option -Z"),
     (["push", "t", "b", "--delay"], "later push: --delay needs a value"),
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
-    (["push", "t", "b", "--delay", "30"],
-     "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
-    (["pause", "mail", "--for", "0"], "later pause: --for is at least 1ms; `later resume` ends a pause"),
     (["topic", "mail"], "later topic: set, show, unset, test or delete 'mail'?"),
     (["topic", "show"], "later topic: TOPIC is missing"),
-    (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
-    (["push", "t", "b", "--delay", "10y"], "later push: --delay '10y' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["pop"], "later pop: TOPIC is missing"),
     (["push", "t"], "later push: BODY, @FILE or - is missing"),
-    (["push", "t", "", "-J"], "later push: the body is empty, which is not JSON"),
     (["kick"], "later kick: ID or --topic is missing"),
     (["salvage", "old"], "later salvage: NEW is missing"),
     (["bench", "--jobs", "200"],
      "later bench: put, cycle, cancel, due, burst or idle is missing"),
     (["import", "redis", "-l", "sdmq"], "later import: URL is missing"),
-    (["import", "redis", "-l", "sdmq", "http://h/1"],
-     "later import: URL is redis://[user:password@]host[:port]/DB or unix:///path"),
-    (["import", "redis", "-l", "sdmq", "unix://h"],
-     "later import: URL: unix:// must be followed by the path of a socket"),
     (["backup"], "later backup: PLACE is missing"),
     (["restore", "place"], "later restore: DIR is missing"),
     (["restore", "--journal"],
      "later restore: jobs come back from the journal in MySQL by: later journal restore"),
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
+    (["stats", "much"],
+     "later stats: one word too many: 'much'; a topic's figures: later topics much"),
+    (["kick", "t", "--max", "5"], "later kick: --max is for a topic's buried jobs: later kick --topic t --max 5"),
+    (["topic", "set", "t", "--paused", "--resumed"], "later topic: --paused or --resumed, not both"),
+    (["reschedule", "j", "--delay", "1s", "--due", "5"], "later reschedule: --delay or --due, not both"),
+    (["replay", "t", "--since", "1h", "--from", "2030-01-01T00:00:00Z"], "later replay: --since or --from, not both"),
+    (["list", "t", "--ids", "--json"], "later list: --ids, --labels or --json, only one of them"),
+    (["pop", "t", "--forever"], "later pop: --forever belongs to --exec"),
+    (["pop", "t", "--kill-after", "5s"], "later pop: --kill-after belongs to --exec"),
+    (["pop", "t", "--exec", "cat", "--forever", "--max", "3"], "later pop: --forever or --max, not both"),
+    (["pop", "t", "--exec", "cat", "--finish"],
+     "later pop: --finish and --exec, not both: its command gets the body, and its end finishes the job"),
+    (["kick", "job", "--topic", "t"], "later kick: ids or --topic, not both: 'job'"),
+])
+def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says):
+    answer = later(*words)
+    lines = answer.stderr.splitlines()
+    assert answer.returncode == USAGE and answer.stdout == ""
+    assert lines[0] == says and lines[1].startswith("usage: later ")
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("words, says", [
+    (["push", "t", "b", "--delay", "30"],
+     "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["pause", "mail", "--for", "0"], "later pause: --for is at least 1ms; `later resume` ends a pause"),
+    (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
+    (["push", "t", "b", "--delay", "10y"], "later push: --delay '10y' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
+    (["push", "t", "", "-J"], "later push: the body is empty, which is not JSON"),
+    (["import", "redis", "-l", "sdmq", "http://h/1"],
+     "later import: URL is redis://[user:password@]host[:port]/DB or unix:///path"),
+    (["import", "redis", "-l", "sdmq", "unix://h"],
+     "later import: URL: unix:// must be followed by the path of a socket"),
     (["due", "soon"],
      "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["due", "99999999999999999d"], "later due: DURATION '99999999999999999d' is too long"),
-    (["stats", "much"],
-     "later stats: one word too many: 'much'; a topic's figures: later topics much"),
     (["finish", "j", "--lease", "\udcff"], "later finish: --lease is not UTF-8"),
     (["finish", "j", "\udcff"], "later finish: ID is not UTF-8"),
     (["release", "j", "--lease", "\udced\udca0\udc80"], "later release: --lease is not UTF-8"),
@@ -92,26 +113,41 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["topic", "set", "t", "--jitter", "0,2"], "later topic: --jitter '0,2' is not a number such as 0.2"),
     (["topic", "set", "t", "--jitter", "nan"], "later topic: --jitter 'nan' is not a number such as 0.2"),
     (["kick", "--topic", "t", "--max", "0"], "later kick: --max is at least 1"),
-    (["kick", "t", "--max", "5"], "later kick: --max is for a topic's buried jobs: later kick --topic t --max 5"),
     (["stats", "--token-file", "/"], "later stats: --token-file: cannot read /: Is a directory"),
     (["topic", "set", "t", "--jitter", ""], "later topic: --jitter '' is not a number such as 0.2"),
-    (["topic", "set", "t", "--paused", "--resumed"], "later topic: --paused or --resumed, not both"),
-    (["reschedule", "j", "--delay", "1s", "--due", "5"], "later reschedule: --delay or --due, not both"),
-    (["replay", "t", "--since", "1h", "--from", "2030-01-01T00:00:00Z"], "later replay: --since or --from, not both"),
     (["due", "1h", "1m"], "later due: 1m is shorter than 1h before it: write them from short to long"),
     (["due", *["1s"] * 65], "later due: 65 durations are too many: 64 at most"),
     (["list", "t", "--state", "late"], "later list: --state is delayed, ready, reserved or buried, not 'late'"),
     (["list", "t", "--order", "up"], "later list: --order is asc or desc, not 'up'"),
-    (["list", "t", "--ids", "--json"], "later list: --ids, --labels or --json, only one of them"),
     (["get", ""], "later get: an ID is empty"),
     (["finish", ""], "later finish: an ID is empty"),
+    (["pop", "t", "--exec", "cat", "--kill-after", "0"],
+     "later pop: --kill-after is longer than nothing; without it a command may take any time"),
+    (["pop", "t", "--exec", " "], "later pop: --exec: the command is empty"),
+    (["push", "t", "@/no/such"], "later push: cannot read /no/such: No such file or directory"),
+    (["topic", "set", "t", "--file", "/no/such"], "later topic: cannot read /no/such: No such file or directory"),
+    (["push", "t", "b", "--level", "99"], "later push: --level '99' is not a number up to 18"),
+    (["-s", "foo://x", "topics"],
+     "later topics: 'foo://x' is not a server: give http://HOST:PORT, https://HOST or unix:PATH"),
+    (["bench", "put", "--server-pid", "999999999"], "later bench: --server-pid 999999999: no such process"),
+    (["-s", "https://h", "--cacert", "/no/such", "topics"],
+     "later topics: --cacert (LATER_CACERT): cannot read /no/such: No such file or directory"),
 ])
-def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
-    answer = later(*words)
-    lines = answer.stderr.splitlines()
-    assert answer.returncode == USAGE and answer.stdout == ""
-    assert lines[0] == says and lines[1].startswith("usage: later ")
-    assert all(line == line.rstrip() for line in lines)
+def test_a_bad_value_is_one_clear_line_without_the_usage_and_exit_2(later, words, says):
+    """How the command is written was right: its usage would say nothing about the value."""
+    answer = later(*words, stdin=subprocess.DEVNULL)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (USAGE, "", says + "\n")
+
+
+def test_a_clear_that_cannot_ask_says_in_one_line_what_to_give(later, topic):
+    assert later("push", topic, "x").returncode == DONE
+    answer = later("clear", topic, stdin=subprocess.DEVNULL)
+    assert (answer.returncode, answer.stderr) == (USAGE, "later clear: there is no terminal to ask on: use --yes\n")
+
+
+def test_an_empty_topic_is_named_once(later):
+    answer = later("clear", "", "--yes")
+    assert (answer.returncode, answer.stderr) == (REFUSED, "later clear: topic: the topic is empty (bad_path)\n")
 
 
 def test_a_list_of_ids_goes_into_other_commands(later, topic):

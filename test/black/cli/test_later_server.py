@@ -64,7 +64,7 @@ def test_a_certificate_that_is_not_trusted_is_refused_with_what_to_do(shared, pa
         assert front.requests == []
         answer = later(front.url, "stats", "--insecure")
         assert answer.returncode == DONE and "--insecure: the server's certificate" in answer.stderr
-        line = one_line(later(front.url, "stats", "--cacert", "/nowhere.crt"), UNREACHABLE)
+        line = one_line(later(front.url, "stats", "--cacert", "/nowhere.crt"), USAGE)
         assert "/nowhere.crt" in line
 
 

@@ -205,6 +205,15 @@ def test_attempts_and_replay_show_and_find_what_consumers_said(client, later, to
     assert later("attempts", f"{topic}-2").returncode == NOTHING
 
 
+def test_topics_shows_why_a_buried_job_failed(client, later, topic):
+    assert later("push", topic, "x", "--id", f"{topic}-1").returncode == 0
+    assert "\nburied " not in later("topics", topic).stdout
+    assert later("pop", topic).returncode == 0
+    assert later("bury", f"{topic}-1", "--code", "503", "--reason", "no such shop").returncode == 0
+    line, = re.findall(r"^buried    .*", later("topics", topic).stdout, re.M)
+    assert line.startswith(f"buried    {topic}-1, failed 20") and line.endswith(" code 503: no such shop"), line
+
+
 def test_get_shows_the_schedule_what_it_carries_and_the_last_failure(client, later, topic):
     job_id = f"{topic}-job"
     done = later("push", topic, "x", "--id", job_id, "--retry", "1s,2m", "--key", "k", "--header", "A: b")

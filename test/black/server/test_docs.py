@@ -110,6 +110,7 @@ def test_a_first_example_pushes_json_as_json_and_ends_with_a_live_view(name):
     assert re.search(r"^\$ build/later top ", text_of(name), re.M)
 
 
+FILES = (".c", ".h", ".conf", ".lua", ".so", ".py", ".md", ".service", ".socket", ".log", ".dump", ".json")
 OPTION = r"(?<![\w-])--[a-z][a-z-]+"
 
 
@@ -142,6 +143,50 @@ def test_every_command_and_option_of_later_is_in_the_manual():
 def test_the_manual_of_later_has_no_option_that_is_not_there():
     told = "".join(said_by(LATER, *command, "--help") for command in [(), *([name] for name in commands_of_later())])
     assert set(re.findall(OPTION, text_of("man", "later.1.scd"))) <= set(re.findall(OPTION, told))
+
+
+def code_of(document):
+    """What stands in code: spans, blocks, and indented lines, each on one line."""
+    document = re.sub(r"\\\n\s*", " ", document)
+    blocks = re.findall(r"^```\w*\n(.*?)^```", document, re.M | re.S)
+    spans = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"^```.*?^```", "", document, flags=re.M | re.S))
+    lines = [line for text in blocks for line in text.splitlines()]
+    return [" ".join(text.split()) for text in spans + lines + re.findall(r"^(?:    |\t).*", document, re.M)]
+
+
+def documents():
+    return [path for path in sources("docs", "*.md") if "/decisions/" not in path] + \
+        [os.path.join(ROOT, name) for name in ("README.md", "README.zh.md", "man/later.1.scd", "man/laterd.8.scd")]
+
+
+def test_documents_call_later_with_commands_and_options_that_it_has():
+    letters = r"(?<![\w-])-[A-Za-z]\b"
+    general = said_by(LATER, "--help")
+    known = {command: set(re.findall(rf"{OPTION}|{letters}", general + said_by(LATER, command, "--help")))
+             for command in commands_of_later()}
+    calls = [(path, *call) for path in documents() for code in code_of(text_of(path))
+             for call in re.findall(r"(?:^|[\s|/;(])later (?:-[sjt] \S+ |--[a-z-]+ \S+ )*([a-z][a-z-]+)((?: [^|;&]*)?)", code)]
+    assert len(calls) > 100
+    for path, command, words in calls:
+        assert command in known, (path, command, words)
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "", words)
+        assert set(re.findall(rf"{OPTION}|{letters}", words)) <= known[command], (path, command, words)
+
+
+def test_keys_that_documents_name_are_there_with_the_default_that_they_give():
+    """Written as `section.key`, perhaps with the default behind it in brackets."""
+    keys = {".".join(name): value for name, value in keys_of(said_by(LATERD, "--print-config")).items()}
+    theirs = {"server.port", "redis.db"}  # of the programs that people come from
+    section = "|".join({name.partition(".")[0] for name in keys if name[0] != "b"} | {"beanstalk"})
+    named = [(path, *key) for path in documents() for key in re.findall(
+        rf"`((?:{section})\.[a-z_]+)`(?: \((?:default )?(\d[\d,]* ?(?:[a-zA-Z]+)?)\))?", text_of(path))]
+    assert len(named) > 150
+    for path, key, default in named:
+        if key in theirs or key.endswith(FILES):
+            continue
+        assert key in keys, (path, key)
+        short = re.sub(r"(\d+) ?([a-zA-Z]).*", r"\1\2", default.replace(",", ""))
+        assert short in ("", re.sub(r"(\d+)([a-zA-Z]).*", r"\1\2", keys[key])), (path, key, default)
 
 
 def test_options_of_laterd_are_the_same_in_help_manual_and_table():

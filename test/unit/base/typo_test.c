@@ -28,10 +28,37 @@ static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
     assert_false(typo_is(longer, longer));
 }
 
+static const char *meant(const char *word)
+{
+    static const char *const known[] = {"key", "key_rate", "concurrency", "key_concurrency", "tag"};
+    struct typo typo = {.word = word};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        typo_add(&typo, known[i]);
+    return typo.meant;
+}
+
+static void the_nearest_word_is_meant_and_of_equally_near_ones_the_first(void **state)
+{
+    static const char *const words[] = {"ttr_seconds", "ttl_seconds"};
+    struct typo typo = {.word = "ttl_second"};
+    (void)state;
+    assert_string_equal(meant("kez_rate"), "key_rate");
+    assert_string_equal(meant("kay"), "key");
+    assert_null(meant("nothing"));
+    for (size_t i = 0; i < 2; i++)
+        typo_add(&typo, words[i]); /* both are near, the second one is nearer */
+    assert_string_equal(typo.meant, "ttl_seconds");
+    typo = (struct typo){.word = "tam"};
+    typo_add(&typo, "tag");
+    typo_add(&typo, "tar");
+    assert_string_equal(typo.meant, "tag");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_typing_mistake_is_near_the_word_that_was_meant),
+        cmocka_unit_test(the_nearest_word_is_meant_and_of_equally_near_ones_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

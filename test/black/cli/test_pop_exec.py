@@ -1,0 +1,202 @@
+"""later pop --exec: a command for each job, its body on standard input, the lease held while it runs."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from ports import free_port
+from process import LATER
+from wire import Client, eventually
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+
+
+def environment(port):
+    return dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def pop(shared):
+    """pop(TOPIC, COMMAND, more options …) runs to its end."""
+    def run(topic, command, *words, port=None):
+        return subprocess.run([LATER, "pop", topic, "--exec", command, *words], env=environment(port or shared.port),
+                              capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    return run
+
+
+@pytest.fixture
+def consumer(starter):
+    """Starts one that goes on: consumer(PORT, TOPIC, COMMAND, more options …)."""
+    @starter
+    def start(port, topic, command, *words):
+        return subprocess.Popen([LATER, "pop", topic, "--exec", command, *words], env=environment(port),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return start
+
+
+def push(client, topic, job_id, **fields):
+    assert client.post(f"/v1/topics/{topic}/jobs", {"id": job_id, **fields}).status in (200, 201)
+
+
+def state(client, job_id):
+    answer = client.get(f"/v1/jobs/{job_id}")
+    return answer.json()["state"] if answer.status == 200 else "gone"
+
+
+def test_a_command_gets_the_body_as_it_is_and_its_success_finishes_the_job(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="no line end")
+    done = pop(topic, "cat")
+    assert (done.returncode, done.stdout, done.stderr) == (DONE, "no line end", "")
+    assert state(client, f"{topic}-1") == "gone"
+    push(client, topic, f"{topic}-2", body={"price": 1.10})
+    assert json.loads(pop(topic, "cat", "--json").stdout)["id"] == f"{topic}-2"
+    assert pop(topic, "cat").returncode == NOTHING
+
+
+def test_a_command_knows_its_job_and_has_no_descriptor_of_later(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="x")
+    told = pop(topic, 'echo "$LATER_JOB_ID $LATER_JOB_TOPIC $LATER_JOB_ATTEMPT $LATER_JOB_FAILURES $LATER_SERVER"; '
+                      'ls /proc/self/fd').stdout.split()
+    assert told[:4] == [f"{topic}-1", topic, "1", "0"] and told[4].startswith("http://127.0.0.1:")
+    assert len(told[5:]) == 4, "three, and the one of ls itself"
+
+
+def test_a_failed_command_releases_its_job_with_its_exit_status(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="x", retry=["1h"])
+    done = pop(topic, "cat >&2; exit 3")
+    assert done.returncode == WRONG and done.stdout == ""
+    assert f"later pop: {topic}-1: exit status 3; it comes again " in done.stderr and "(in 59m" in done.stderr
+    attempt, = client.get(f"/v1/jobs/{topic}-1/attempts").json()["attempts"]
+    assert (attempt["code"], attempt["reason"]) == (3, "exit status 3")
+    push(client, topic, f"{topic}-2", body="x")
+    assert "(in 29." in pop(topic, "kill -9 $$").stderr, "without a schedule it does not come at once"
+    attempt, = client.get(f"/v1/jobs/{topic}-2/attempts").json()["attempts"]
+    assert (attempt["code"], attempt["reason"]) == (137, "ended by signal 9 (Killed)")
+    push(client, topic, f"{topic}-3", body="x")
+    assert "(in 1" in pop(topic, "false", "--delay", "2m").stderr
+    push(client, topic, f"{topic}-4", body="x", retry=["1ms"])
+    assert pop(topic, "false").returncode == WRONG
+    assert "is buried: later kick" in pop(topic, "false", "--wait", "5s").stderr and state(client, f"{topic}-4") == "buried"
+
+
+def test_several_jobs_are_taken_one_after_another_and_one_failure_is_reported(client, pop, topic):
+    for n in range(3):
+        push(client, topic, f"{topic}-{n}", body=f"{n}\n")
+    done = pop(topic, "read n; echo $n; [ $n != 1 ]", "--max", "9")
+    assert done.returncode == WRONG and done.stdout == "0\n1\n2\n"
+    assert [state(client, f"{topic}-{n}") for n in range(3)] == ["gone", "delayed", "gone"]
+
+
+def test_a_command_that_cannot_be_run_costs_one_job_an_attempt(client, pop, topic):
+    for n in range(2):
+        push(client, topic, f"{topic}-{n}", body="x")
+    done = pop(topic, "/no/such/program", "--max", "9")
+    assert done.returncode == WRONG and "exit status 127" in done.stderr
+    assert [state(client, f"{topic}-{n}") for n in range(2)] == ["delayed", "ready"]
+
+
+def test_a_job_is_held_while_its_command_runs(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="x", ttr="600ms")
+    done = pop(topic, "sleep 2.5", "--max", "5")
+    assert done.returncode == DONE and done.stderr == ""
+    totals = client.get(f"/v1/topics/{topic}").json()["totals"]
+    assert (totals["reserved"], totals["timeouts"], totals["finished"]) == (1, 0, 1)
+
+
+def test_a_command_of_a_job_that_is_deleted_meanwhile_is_ended(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="x", ttr="900ms")
+    began = time.monotonic()
+    done = pop(topic, f"{LATER} rm {topic}-1; sleep 50; echo survived")
+    assert time.monotonic() - began < 40 and done.stdout == f"deleted {topic}-1\n"
+    assert done.returncode == WRONG and "the job was not held to its end" in done.stderr
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(client, pop, topic):
+    push(client, topic, f"{topic}-1", body="x")
+    done = pop(topic, "sleep 50 | cat; echo survived", "--kill-after", "300ms")
+    assert done.returncode == WRONG and "it ran for more than 300 ms and was ended" in done.stderr
+    assert done.stdout == "", "its end is noticed here, since all of it has closed the pipe"
+    attempt, = client.get(f"/v1/jobs/{topic}-1/attempts").json()["attempts"]
+    assert "code" not in attempt and attempt["reason"].startswith("it ran for more than")
+
+
+def test_a_consumer_goes_on_until_a_signal_which_ends_its_wait_at_once(client, shared, consumer, topic):
+    works = consumer(shared.port, topic, "cat", "--forever")
+    for n in range(3):
+        push(client, topic, f"{topic}-{n}", body=f"{n}\n", delay="100ms")
+        assert eventually(lambda n=n: state(client, f"{topic}-{n}") == "gone")
+    assert eventually(lambda: client.get(f"/v1/topics/{topic}").json()["waiters"] == 1)
+    works.send_signal(signal.SIGTERM)
+    out, errors = works.communicate(timeout=15)
+    assert (works.returncode, out, errors) == (DONE, "0\n1\n2\n", "")
+
+
+def test_a_signal_waits_for_the_command_and_a_second_one_ends_it(client, shared, consumer, topic, tmp_path):
+    for n in range(2):
+        push(client, topic, f"{topic}-{n}", body="x")
+    command = f"touch {tmp_path}/$LATER_JOB_ID; while ! [ -e {tmp_path}/go ]; do sleep 0.1; done"
+    first = consumer(shared.port, topic, command, "--forever")
+    assert eventually((tmp_path / f"{topic}-0").exists)
+    first.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert first.poll() is None and state(client, f"{topic}-0") == "reserved"
+    (tmp_path / "go").touch()
+    assert first.wait(30) == DONE
+    assert [state(client, f"{topic}-{n}") for n in range(2)] == ["gone", "ready"]
+    (tmp_path / "go").unlink()
+    second = consumer(shared.port, topic, command, "--forever")
+    assert eventually((tmp_path / f"{topic}-1").exists)
+    second.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    second.send_signal(signal.SIGTERM)
+    assert "ended by signal 15" in second.communicate(timeout=30)[1]
+    assert second.returncode == DONE and state(client, f"{topic}-1") == "delayed"
+
+
+def test_a_server_that_is_away_for_a_while_costs_no_job(laterd, consumer, topic, tmp_path):
+    server = laterd(listeners=(f"127.0.0.1:{free_port()}",))
+    with Client(server.port) as client:
+        push(client, topic, "held", body="held\n")
+    works = consumer(server.port, topic, f"cat; touch {tmp_path}/runs; while ! [ -e {tmp_path}/go ]; do sleep 0.1; done",
+                     "--forever")
+    assert eventually((tmp_path / "runs").exists)
+    server.stop()
+    (tmp_path / "go").touch()
+    time.sleep(0.5)
+    server.start()
+    with Client(server.port) as client:
+        assert eventually(lambda: state(client, "held") == "gone"), "finished when it is back"
+        server.kill()
+        time.sleep(0.5)
+        server.start()
+    with Client(server.port) as client:
+        push(client, topic, "later", body="later\n")
+        assert eventually(lambda: state(client, "later") == "gone")
+        assert client.get(f"/v1/topics/{topic}").json()["totals"]["finished"] >= 1
+    works.send_signal(signal.SIGTERM)
+    out, errors = works.communicate(timeout=30)
+    assert works.returncode == DONE and out == "held\nlater\n"
+    assert errors.count("trying again until it answers") <= 2 and "held" in errors, errors
+
+
+def test_a_job_whose_lease_a_killed_server_has_not_kept_is_reported(laterd, consumer, topic, tmp_path):
+    """It comes again: a finish that is refused then is no success."""
+    server = laterd(listeners=(f"127.0.0.1:{free_port()}",))
+    with Client(server.port) as client:
+        push(client, topic, "held", body="x")
+    works = consumer(server.port, topic, f"touch {tmp_path}/runs; while ! [ -e {tmp_path}/go ]; do sleep 0.1; done")
+    assert eventually((tmp_path / "runs").exists)
+    server.kill()
+    (tmp_path / "go").touch()
+    time.sleep(0.5)
+    server.start()
+    with Client(server.port) as client:
+        client.post("/v1/reserve", {"topics": [topic]})  # if the lease was kept, this gets nothing
+        errors = works.communicate(timeout=60)[1]
+        if state(client, "held") == "gone":
+            assert works.returncode == DONE
+        else:
+            assert works.returncode == CONFLICT and "held: the server has no lease of it any more" in errors, errors
