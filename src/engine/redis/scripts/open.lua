@@ -177,8 +177,8 @@ if not found[1] then
     -- request must not set it back: `held` is what the clock showed at most when it was sent. If
     -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock.
     local least, most, queue = unpack_bytes('<I8I8I8', ARGV[1], 21)
-    local is_late = redis_now > most and redis_now <= most + tonumber(ARGV[13] or 0)
-    ahead = is_late and queue - least or held - redis_now
+    local ran_late = redis_now > most and redis_now <= most + tonumber(ARGV[13] or 0)
+    ahead = ran_late and queue - least or held - redis_now
     set = ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
     -- Redis' compact encodings, which are slower. The first number is near the time: number_after().
