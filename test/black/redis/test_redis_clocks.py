@@ -8,7 +8,7 @@ import time
 
 import pytest
 from patience import PATIENCE_S, soon
-from process import ROOT
+from process import ROOT, Laterd
 from redis import REDIS_SERVER, Cluster
 from wire import Client, eventually
 
@@ -50,7 +50,8 @@ def crooked(shifted):
 
 @pytest.fixture
 def client(crooked, laterd, request, monkeypatch):
-    monkeypatch.setattr(Client, "redis_watch", crooked.watch)
+    for one in (Client, Laterd):
+        monkeypatch.setattr(one, "redis_watch", crooked.watch)
     keys = {"engine": {"engine": "redis"},
             "redis": {"url": crooked.url, "prefix": request.node.name}}
     with Client(laterd(keys).port) as one:
