@@ -122,9 +122,9 @@ def engine(request):
         yield name
         return
     with Redis() as server, server.watched():
-        Laterd.redis_url, Client.redis_watch = server.url, server.watch
+        Laterd.redis_url, Laterd.redis_watch, Client.redis_watch = server.url, server.watch, server.watch
         yield name
-        Laterd.redis_url, Client.redis_watch = None, None
+        Laterd.redis_url, Laterd.redis_watch, Client.redis_watch = None, None, None
 
 
 def pytest_sessionstart(session):
@@ -171,7 +171,8 @@ def redis_is_there(monkeypatch, request):
     if it did not answer in time."""
     engines = getattr(getattr(request.node, "callspec", None), "params", {}).values()
     if any(str(engine).startswith("redis") for engine in engines):
-        monkeypatch.setattr(Client, "redis_watch", request.getfixturevalue("redis").watch)
+        for one in (Client, Laterd):
+            monkeypatch.setattr(one, "redis_watch", request.getfixturevalue("redis").watch)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from patience import PATIENCE_S
+from patience import PATIENCE_S, TooLate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LATERD = os.environ.get("LATERD", os.path.join(ROOT, "build", "laterd"))
@@ -49,6 +49,7 @@ class Laterd:
     `beanstalk` or the arguments say so; `sdmq_ports` those for clients of sdmq."""
 
     redis_url = None  # every laterd that does not say otherwise keeps its queue there
+    redis_watch = None  # a Busy that asks a Redis that is always there: see _judge_start()
 
     def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), beanstalk=(),
                  sdmq=(), **options):
@@ -101,11 +102,20 @@ class Laterd:
         return self
 
     def wait_listening(self, seconds=PATIENCE_S):
+        begun = time.monotonic()
         if not self.wait_log("listening", seconds,
                              count=max(1, len(self.listeners) + len(self.beanstalk) + len(self.sdmq))):
             self.kill()
-            raise DidNotStart("\n".join(self.lines))
+            self._judge_start("\n".join(self.lines), begun)
         return self
+
+    def _judge_start(self, said, begun):
+        """It waits for five seconds for a Redis that does not answer. One that is always there was late for an eighth of
+        that at least, if the machine was busy."""
+        silent = "cannot use Redis" in said and "it does not answer" in said
+        if silent and self.redis_watch and self.redis_watch.longest_since(begun) >= 5 / 8:
+            raise TooLate(said)
+        raise DidNotStart(said)
 
     def _read(self, process):
         """The thread that waits for what it says."""

@@ -34,12 +34,15 @@ class Connection:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
         self.file = self.socket.makefile("rb")
 
-    def call(self, *words):
+    def send(self, *words):
         parts = [f"*{len(words)}\r\n".encode()]
         for word in words:
             data = word if isinstance(word, bytes) else str(word).encode()
             parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
         self.socket.sendall(b"".join(parts))
+
+    def call(self, *words):
+        self.send(*words)
         return self.reply()
 
     def reply(self):
@@ -286,6 +289,7 @@ class Cluster(Group):
         self.masters = masters
         self.settings = settings
         self.servers = []
+        self.watch = None
         for port in cluster_ports(masters * (1 + replicas)):
             self._add_server(port)
 
@@ -314,6 +318,20 @@ class Cluster(Group):
         wait_until(lambda: all(self.state(server) == "ok" for server in self.servers), 20)
         self.wait_for_dead(PATIENT_MS)
         return self
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Redis.watched() of all that run, asked at once: `watch` tells of the slowest."""
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(server.connect()) for server in self.servers if server.process]
+
+            def ask_all():
+                for connection in connections:
+                    connection.send("PING")
+                for connection in connections:
+                    connection.reply()
+            self.watch = stack.enter_context(Busy(ask_all))
+            yield self
 
     def wait_for_dead(self, silent_ms):
         """Who is silent for so long is dead to the others from now on."""

@@ -446,8 +446,8 @@ def valid(queue):
     where = {}
     filler = b"\xff" * 65
     flat = redis.call("ZRANGE", queue.keys[1], 0, -1, "WITHSCORES")
+    assert all(member == filler or member[:1] == b"\0" for member in flat[::2])  # no places, as layout 2 had
     firsts = {member[1:].decode(): int(score) for member, score in zip(flat[::2], flat[1::2]) if member != filler}
-    assert all(member == filler or member[:1] == b"\0" for member in flat[::2])
     flat = redis.call("ZRANGE", queue.keys[2], 0, -1, "WITHSCORES")
     for member, score in zip(flat[::2], flat[1::2]):
         if member != filler:

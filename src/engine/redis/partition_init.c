@@ -241,6 +241,7 @@ static void open_it(struct opening *opening)
     const struct queue_clock *clock =
         &partition_init->options.calls->partitions[opening->partition].clock;
     opening->places = script_requests_places(partition_init->options.calls, opening->partition);
+    call->id.late_us = partition_init->options.calls->options.timeout_us;
     script_encode_open(&call->request, partition_init->options.space, &call->id, opening->places,
                        clock->known ? clock->set_count + 1 : 0);
     call->urgent = call->reads_clock = true;

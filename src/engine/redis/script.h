@@ -146,6 +146,7 @@ struct script_call {
     /* Bounds of Redis' clock when the script runs, and the least possible queue time: see
        queue_clock.h. queue_us 0: the queue's time is Redis' clock. */
     int64_t least_us, most_us, queue_us;
+    int64_t late_us; /* script_encode_open: how long after it was sent it may run */
 };
 
 /*

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from patience import PATIENCE_S, soon
-from process import ROOT
+from process import ROOT, Laterd
 from redis import REDIS_SERVER, Cluster
 from wire import Client, eventually
 
@@ -44,11 +44,14 @@ def crooked(shifted):
     with begin(Cluster(replicas=0), shifts) as cluster:
         for server, expected in zip(cluster.servers, (-1.7e6, 1.2e6, 0)):
             assert eventually(lambda: abs(behind_us(server) - expected) < 1e5), "the clock is not shifted"
-        yield cluster
+        with cluster.watched():
+            yield cluster
 
 
 @pytest.fixture
-def client(crooked, laterd, request):
+def client(crooked, laterd, request, monkeypatch):
+    for one in (Client, Laterd):
+        monkeypatch.setattr(one, "redis_watch", crooked.watch)
     keys = {"engine": {"engine": "redis"},
             "redis": {"url": crooked.url, "prefix": request.node.name}}
     with Client(laterd(keys).port) as one:
@@ -64,6 +67,15 @@ def take_all(client, topic, count):
         taken.update({job["id"]: (job, time.time()) for job in jobs})
     assert len(taken) == count
     return taken
+
+
+def test_a_watch_over_a_cluster_tells_of_each_of_its_servers(crooked):
+    for server in crooked.servers:
+        begun = time.monotonic()
+        server.freeze()
+        time.sleep(0.4)
+        server.thaw()
+        assert crooked.watch.longest_since(begun) >= 0.3
 
 
 def test_p3_no_server_of_a_cluster_gives_a_job_early(client):

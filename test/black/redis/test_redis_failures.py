@@ -55,7 +55,15 @@ def relay(redis):
 
 
 @pytest.fixture
-def far(laterd, relay):
+def redis_is_well(redis, monkeypatch):
+    """Of tests in which it is there all the time: laterd says that it did not answer in time only if it was late."""
+    with redis.watched():
+        monkeypatch.setattr(Client, "redis_watch", redis.watch)
+        yield
+
+
+@pytest.fixture
+def far(laterd, relay, redis_is_well):
     """A client of a laterd that reaches Redis through the relay. One partition, so that the first
     question for jobs is the one that takes them."""
     with Client(laterd(config(f"redis://127.0.0.1:{relay.port}", partitions=1)).port) as one:
@@ -407,7 +415,7 @@ def test_a_redis_that_takes_no_writes_for_now_costs_503_until_it_does(laterd):
             assert pushes_again(client)
 
 
-def test_scripts_that_were_flushed_are_loaded_again(server, client, redis):
+def test_scripts_that_were_flushed_are_loaded_again(server, client, redis, redis_is_well):
     poll = Poll(server.port, "t")
     for number in range(5):
         redis.call("SCRIPT", "FLUSH")

@@ -69,12 +69,28 @@ def test_p2_a_promote_that_cannot_read_a_job_leaves_no_other_half_moved(queue):
     queue.redis.call("ZADD", queue.keys[1], soon, old_place)
     queue.redis.call("DEL", bucket_of(queue, old.seq))
     assert eventually(lambda: queue.now() > soon, 10)
-    assert queue.promote().err == "ok"
+    promoted = queue.promote()
+    assert promoted.err == "ok"
     assert queue.topic("new")["ready"] == 1
     assert queue.redis.call("ZSCORE", queue.keys[1], old_place)  # it is looked for again
-    assert queue.open().flags & MISSED
+    # Who makes the bucket again says so: that is promote() if it was this bucket's turn, one of 256.
+    assert queue.open().flags & MISSED != promoted.flags & MISSED
     queue.promote()
     assert list(valid(queue)) == [job.seq for job in queue.list("new", 2)]
+
+
+def test_a_promote_makes_the_bucket_again_that_it_looks_at(queue):
+    queue.redis.call("DEL", queue.buckets[7])
+    assert eventually(lambda: queue.promote().flags & MISSED, every=0)  # each for 1 ms of 256
+    assert not (queue.promote().flags | queue.open().flags) & MISSED
+
+
+def test_a_place_of_layout_2_that_is_left_is_found(queue):
+    place = b"\3old" + b"\xff" * 20
+    queue.redis.call("ZADD", queue.keys[1], 1, place)
+    with pytest.raises(AssertionError):
+        valid(queue)
+    queue.redis.call("ZREM", queue.keys[1], place)
 
 
 def test_what_jobs_of_a_lost_bucket_leave_goes(queue):

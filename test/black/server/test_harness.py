@@ -12,6 +12,7 @@ from busy import Busy
 from local_server import Handler, LocalServer
 from patience import PATIENCE_S, TooLate, before
 from poll import Poll
+from process import DidNotStart, Laterd
 from relay import Relay, Search
 from wire import Client, Closed, eventually, judge_again
 
@@ -108,6 +109,15 @@ def test_a_client_that_is_refused_says_which(monkeypatch, stall, kind):
         with Server(503, AGAIN) as server, Client(server.port) as client, pytest.raises(AssertionError) as raised:
             client.post(path, topics=["t"])
         assert raised.type is kind
+
+
+@pytest.mark.parametrize("stall, kind", [(0.5, DidNotStart), (1, TooLate)])
+def test_a_start_that_redis_does_not_answer_is_late_if_redis_was(tmp_path, monkeypatch, stall, kind):
+    monkeypatch.setattr(Laterd, "redis_watch", Watch((NOT_YET, stall)))
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises((DidNotStart, TooLate)) as raised:
+        Laterd(tmp_path / "laterd", {"engine": {"engine": "redis"},
+                                     "redis": {"url": f"redis://127.0.0.1:{silent.getsockname()[1]}"}}).start()
+    assert raised.type is kind
 
 
 def test_a_watch_tells_how_late_a_look_was_and_that_one_goes_on():

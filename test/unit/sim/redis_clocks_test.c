@@ -216,6 +216,66 @@ static void p3_a_leap_is_set_right_for_daemons_that_come_later(void **state)
     assert_int_equal(taker.count, 1);
 }
 
+/* A partition that was lost is created again by a request that Redis is slow to execute: its clock
+   is not set back by that. Else jobs that are due at once would have to be made ready, until the
+   clock is set. */
+static void a_clock_that_starts_again_late_is_not_set_back(void **state)
+{
+    static struct client pusher;
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    keyspace_clear(&servers[0]->keys);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    partition_init_again(&engine->partition_init, 0);
+    turns(500 * MS);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    begin_push(&pusher);
+    while (!pusher.answers)
+        turn();
+    assert_int_equal(pusher.err, OK);
+    assert_int_equal(engine->calls.partitions[0].clock.shift_us, 0);
+}
+
+/* The same, and Redis' clock is ahead by so much from then on: the queue's is not, but late at
+ * most. */
+static void start_the_clock_again_after_a_leap_of(int64_t leap_us, int64_t late_us)
+{
+    static struct client taker, pusher;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    keyspace_clear(&servers[0]->keys);
+    sim_redis_settings(servers[0])->ahead_us = leap_us;
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    partition_init_again(&engine->partition_init, 0);
+    turns(500 * MS);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    int64_t due_us = now_us + SECOND_US;
+    a_job_for_who_waits(&taker, &pusher, due_us);
+    turns(due_us - now_us - 10 * MS);
+    assert_int_equal(taker.answers, 0);
+    turns(late_us);
+    assert_int_equal(taker.count, 1);
+}
+
+static void p3_a_clock_that_starts_again_late_does_not_follow_a_leap(void **state)
+{
+    (void)state;
+    start_the_clock_again_after_a_leap_of(3600 * INT64_C(1000000), 100 * MS);
+}
+
+/* It may as well be a later request: the clock is set as soon as that is answered, by the least
+   that it can have shown, which is earlier by as long as the answer took. */
+static void p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap(void **state)
+{
+    (void)state;
+    start_the_clock_again_after_a_leap_of(800 * MS, 600 * MS);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -229,6 +289,9 @@ int main(void)
         STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
         STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
         STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
+        STARTED(a_clock_that_starts_again_late_is_not_set_back),
+        STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_leap),
+        STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 --   10  what happens with a push beyond that (entry.lua)
 --   11  the highest age of the oldest entry
 --   12  'k' do not convert an older layout
+--   13  how long after it was sent the request may run: then it is late, and Redis' clock has not leapt
 -- Returns {header, clock}, the latter as in set_clock.lua. state: 1 this Redis has restarted since
 -- the partition was last opened, or is another one. count: 1 if the daemon was unknown here.
 -- REPLACED: the partition was created. LOST: a sorted set was lost, or buckets existed without the
@@ -172,8 +173,13 @@ end
 
 if not found[1] then
     if importing then error(MISSING) end
-    -- The new clock starts at `held`, so that it continues the one that the daemon knows.
-    ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
+    -- The new clock starts at `held`, so that it continues the one that the daemon knows. A late
+    -- request must not set it back: `held` is what the clock showed at most when it was sent. If
+    -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock.
+    local least, most, queue = unpack_bytes('<I8I8I8', ARGV[1], 21)
+    local ran_late = redis_now > most and redis_now <= most + tonumber(ARGV[13] or 0)
+    ahead = ran_late and queue - least or held - redis_now
+    set = ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
     -- Redis' compact encodings, which are slower. The first number is near the time: number_after().
     found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
