@@ -266,8 +266,8 @@ static void a_batch_counts_what_it_has_submitted_so_far(void **state)
 {
     enum { BYTES_OF_COMMAND = 512 };
     (void)state;
-    struct world *world =
-        begin(&(struct world_options){.seed = 8, .buffer_bytes = 100 * 1000 * 1000, .turn_ns = 20000});
+    struct world *world = begin(
+        &(struct world_options){.seed = 8, .buffer_bytes = 100 * 1000 * 1000, .turn_ns = 20000});
     struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
     struct buf body = {0}, data = {0};
     struct core_totals totals = {0};
