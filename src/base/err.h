@@ -5,6 +5,8 @@
 #ifndef LATERD_BASE_ERR_H
 #define LATERD_BASE_ERR_H
 
+#include <stdbool.h>
+
 #define MUST_USE __attribute__((warn_unused_result))
 
 enum err {
@@ -40,6 +42,12 @@ enum err {
     ERR_RECOVERING,     /* this laterd still reads its store; it serves afterwards */
     ERR_COUNT
 };
+
+/* True: the command's lease has ended for good. After other errors it may be as good as before. */
+static inline bool err_ends_lease(enum err err)
+{
+    return err == ERR_STALE_LEASE || err == ERR_NOT_FOUND || err == ERR_WRONG_STATE;
+}
 
 /* A stable lower-case word for programs ("stale_lease"), never NULL. */
 const char *err_name(enum err err);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/bytes.h"
 
@@ -22,6 +23,23 @@ static inline int hex_byte(struct bytes text, size_t at)
     int high = at + 1 < text.len ? hex_digit(text.at[at]) : -1;
     int low = at + 1 < text.len ? hex_digit(text.at[at + 1]) : -1;
     return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+enum { HEX_U32_DIGITS = 8 };
+
+/* Reads a number of exactly HEX_U32_DIGITS digits, none in upper case, as names of files have it.
+   False: `at`, which may end sooner with a NUL, has another form. */
+static inline bool hex_lower_u32(const char *at, uint32_t *out_number)
+{
+    uint32_t number = 0;
+    for (int i = 0; i < HEX_U32_DIGITS; i++) {
+        int digit = at[i] >= 'A' && at[i] <= 'F' ? -1 : hex_digit(at[i]);
+        if (digit < 0)
+            return false;
+        number = number << 4 | (uint32_t)digit;
+    }
+    *out_number = number;
+    return true;
 }
 
 /*

@@ -119,8 +119,7 @@ static void ended(struct ticket *ticket, const struct reply *reply)
     struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
     struct pump *pump = shipment->pump;
     shipment->pending = false;
-    bool lost = reply->err == ERR_STALE_LEASE || reply->err == ERR_NOT_FOUND ||
-                reply->err == ERR_WRONG_STATE;
+    bool lost = err_ends_lease(reply->err);
     if (reply->err == ERR_JOURNAL_DOWN && !pump->draining)
         keep_lease(shipment);
     if (reply->err && !lost && pump_now(pump) + AGAIN_US < shipment->lease_us) {
@@ -369,11 +368,7 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
     struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
     struct pump *pump = shipment->pump;
     shipment->pending = false;
-    if (reply->err == ERR_JOURNAL_DOWN) { /* renewed, but nothing may be sent now */
-        shipment_return(shipment, 0);
-        return;
-    }
-    if (reply->err) { /* the lease has ended, or will: the job becomes ready again by itself */
+    if (err_ends_lease(reply->err)) { /* the job is ready again already, or gone */
         pump->counts.stale++;
         if (shipment->entry)
             key_order_left(shipment, pump_now(pump));
@@ -381,13 +376,20 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
         free_shipment(shipment);
         return;
     }
-    /* From the time when it was asked for; or, if key_order_arrive() set it to 0 meanwhile, still
-       in the past. */
-    shipment->lease_us += shipment->delivery.timeout_us + LEASE_SPARE_US;
-    if (pump->draining || lane_is_others(shipment->lane)) { /* shipments_give_back() skipped it */
+    /* The first two: it is renewed, but nothing may be sent now; the others:
+       shipments_give_back() skipped it. */
+    if (reply->err == ERR_JOURNAL_DOWN || reply->err == ERR_STORE_FAILED || pump->draining ||
+        lane_is_others(shipment->lane)) {
         shipment_return(shipment, 0);
         return;
     }
+    if (reply->err) { /* Redis is away, or full: the lease may be good for seconds */
+        loop_arm(pump->options.loop, &shipment->timer, pump_now(pump) + AGAIN_US);
+        return;
+    }
+    /* From the time when it was asked for; or, if key_order_arrive() set it to 0 meanwhile, still
+       in the past. */
+    shipment->lease_us += shipment->delivery.timeout_us + LEASE_SPARE_US;
     arm_lease(shipment);
     pump_wake(pump);
 }

@@ -375,7 +375,7 @@ bool tls_needs_input(const struct tls_session *session)
 
 bool tls_has_pending(const struct tls_session *session)
 {
-    return SSL_has_pending(session->ssl);
+    return SSL_pending(session->ssl) > 0; /* SSL_has_pending() is true of half a record, too */
 }
 
 size_t tls_held_bytes(const struct tls_session *session)

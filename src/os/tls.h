@@ -73,7 +73,8 @@ ssize_t tls_send(struct tls_session *session, const void *at, size_t len);
 ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes);
 /* True: tls_send() has to receive something first; waiting for room in the socket does not help. */
 bool tls_needs_input(const struct tls_session *session);
-/* True: the session holds decrypted bytes that were not read yet; epoll does not report them. */
+/* True: the session holds decrypted bytes that were not read yet; epoll does not report them. Of a
+   record that came only in part it reports the rest. */
 bool tls_has_pending(const struct tls_session *session);
 /* An estimate of the session's memory in bytes, for the accounting of a connection; mem_used()
    counts OpenSSL's memory exactly. O(1). */

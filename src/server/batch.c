@@ -249,12 +249,13 @@ bool batches_step(struct server *server)
         arena_reset(&server->scratch);
         (void)loop_update_time(server->loop);
         server_begin_visit(server);
-        if (continue_batch(batch))
+        if (continue_batch(batch)) {
             pipeline_read_on(&http->pipeline);
-        else if (batch->full)
-            count_memory(batch);
-        else
+            continue;
+        }
+        if (!batch->full)
             list_add_tail(batches, &batch->place); /* the others' turn */
+        count_memory(batch);
     }
     return !list_empty(batches);
 }

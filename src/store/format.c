@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
+#include "base/hex.h"
 
 /* First eight bytes of each kind of block, chosen to be readable in a hex dump. */
 #define MANIFEST_MAGIC UINT64_C(0x464e414d44544c01) /* "\1LTDMANF" */
@@ -270,19 +271,11 @@ void segment_name(uint32_t number, char out_name[DISK_NAME_MAX])
 
 bool segment_name_parse(const char *name, uint32_t *out_number)
 {
-    if (strlen(name) != 12 || memcmp(name, "wal-", 4) != 0)
+    enum { PREFIX_LEN = sizeof("wal-") - 1 };
+    uint32_t number;
+    if (strlen(name) != PREFIX_LEN + HEX_U32_DIGITS || memcmp(name, "wal-", PREFIX_LEN) != 0 ||
+        !hex_lower_u32(name + PREFIX_LEN, &number))
         return false;
-    uint32_t number = 0;
-    for (const char *at = name + 4; *at; at++) {
-        uint32_t digit;
-        if (*at >= '0' && *at <= '9')
-            digit = (uint32_t)(*at - '0');
-        else if (*at >= 'a' && *at <= 'f')
-            digit = (uint32_t)(*at - 'a') + 10;
-        else
-            return false;
-        number = number << 4 | digit;
-    }
     *out_number = number;
     return number != 0;
 }

@@ -2,6 +2,7 @@
  * Answers: words, jobs and the YAML of statistics. The hot ones (INSERTED, RESERVED, the bare
  * words) make room once and write in place.
  */
+#include "base/decimal.h"
 #include "proto/beanstalk/beanstalk.h"
 #include "proto/http/http1.h"
 
@@ -31,11 +32,6 @@ static const struct bytes words[BEANSTALK_WORDS] = {
 #undef WORD
 };
 
-/* Two digits at a time halves the divisions, which are most of what an INSERTED costs. */
-static const char pairs[] = "0001020304050607080910111213141516171819202122232425262728293031323334"
-                            "3536373839404142434445464748495051525354555657585960616263646566676869"
-                            "707172737475767778798081828384858687888990919293949596979899";
-
 /* clang-format off */
 static const uint64_t powers_of_ten[DIGITS_MAX] = {
     1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000,
@@ -60,10 +56,10 @@ static inline char *write_number(char *at, uint64_t number)
     char *digit = end;
     for (; number >= 100; number /= 100) {
         digit -= 2;
-        memcpy(digit, pairs + number % 100 * 2, 2);
+        (void)decimal_put_two(digit, (unsigned)(number % 100));
     }
     if (number >= 10)
-        memcpy(at, pairs + number * 2, 2);
+        (void)decimal_put_two(at, (unsigned)number);
     else
         *at = (char)('0' + number);
     return end;

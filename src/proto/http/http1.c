@@ -30,7 +30,6 @@ void http1_next(struct http1 *http)
         return; /* for good */
     http->stage = HTTP1_HEAD;
     http->begun = false;
-    http->send_continue = false;
     http->head.len = 0;
     http->body.len = 0;
     http->line_start = 0;

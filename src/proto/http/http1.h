@@ -70,7 +70,6 @@ struct http1 {
     /* The codec's own: */
     enum http1_stage stage;
     bool begun;          /* HEAD: an empty line before the request line was skipped */
-    bool send_continue;  /* the client waits for 100 Continue */
     struct buf head;     /* the head so far, if it did not come in one piece with its body */
     struct buf body;     /* the body so far, if it did not come in one piece */
     size_t line_start;   /* HEAD: where the line under way begins */

@@ -64,15 +64,18 @@ static void refused(const struct beanstalk_pending *pending, enum err err, struc
         beanstalk_encode(out, beanstalk_word_of(err));
 }
 
-/* A touch that was refused: the reservation is over. */
-static void forget_reservation(const struct beanstalk_pending *pending)
+/* A touch that finds the lease ended ends the reservation; a release, bury or delete that was
+   refused for another reason has not ended it, and the client may send it again. */
+static void keep_or_forget(const struct beanstalk_pending *pending, enum err err)
 {
     struct beanstalk_session *beanstalk = pending->session;
     struct beanstalk_reservations *reservations =
         &beanstalk_server(beanstalk)->beanstalk.reservations;
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(reservations, beanstalk->held, pending->id);
-    if (reservation)
+    if (!err_ends_lease(err))
+        beanstalk_reservations_put_back(reservations, beanstalk->held, &pending->ended);
+    else if (reservation && pending->cmd == BEANSTALK_TOUCH)
         beanstalk_reservations_drop(reservations, reservation);
 }
 
@@ -138,8 +141,7 @@ void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *rep
         stats_tube(pending, reply, out))
         return; /* a tube that is used or watched, and was never put into */
     if (reply->err) {
-        if (pending->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
-            forget_reservation(pending);
+        keep_or_forget(pending, reply->err);
         refused(pending, reply->err, out);
         return;
     }

@@ -7,7 +7,9 @@
 
 enum {
     FORGET_NS = 300,  /* work for removing one watched tube from the table */
-    WATCH_MAX = 4000, /* tubes that one connection may watch */
+    WATCH_MAX = 4000, /* tubes that one connection may watch … */
+    WATCH_FEW = 16,   /* … and so many even above limits.memory_bytes: they take about as much as
+                         the connection itself, and a worker must be able to begin */
     SECOND_US = 1000 * 1000,
     PLACES_PER_NS = 1,              /* watched tubes handled in one ns */
     NAME_NS = 5,                    /* work for naming one watched tube to the engine */
@@ -56,18 +58,10 @@ static void put(struct beanstalk_session *beanstalk, const struct beanstalk_requ
     ask(beanstalk, request, &cmd);
 }
 
-/* A new reference to a tube may need memory: not above the limits. */
-static enum err need_tube(struct beanstalk_session *beanstalk, struct bytes name,
-                          struct beanstalk_tube **out_tube)
-{
-    enum err err = server_admit_memory(beanstalk_server(beanstalk));
-    return err ? err : beanstalk_tubes_get_or_create(tubes_of(beanstalk), name, out_tube);
-}
-
 static void use(struct beanstalk_session *beanstalk, struct bytes name)
 {
     struct beanstalk_tube *tube;
-    enum err err = need_tube(beanstalk, name, &tube);
+    enum err err = beanstalk_tubes_get_or_create(tubes_of(beanstalk), name, &tube);
     if (err) {
         beanstalk_word(beanstalk, beanstalk_word_of(err));
         return;
@@ -118,7 +112,11 @@ static void watch_add(struct beanstalk_session *beanstalk, struct beanstalk_tube
 static void watch(struct beanstalk_session *beanstalk, struct bytes name)
 {
     struct beanstalk_tube *tube;
-    enum err err = need_tube(beanstalk, name, &tube);
+    enum err err = OK;
+    if (beanstalk->watch_count >= WATCH_FEW)
+        err = server_admit_memory(beanstalk_server(beanstalk));
+    if (!err)
+        err = beanstalk_tubes_get_or_create(tubes_of(beanstalk), name, &tube);
     if (!err && watch_place(beanstalk, tube) == beanstalk->watch_count) {
         if (beanstalk->watch_count < WATCH_MAX)
             watch_add(beanstalk, tube);
@@ -220,6 +218,18 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     beanstalk_submit(pending, &cmd);
 }
 
+/* Commands behind this one, which may come before its answer, must not see the reservation. */
+static void end_reservation(struct beanstalk_pending *pending,
+                            struct beanstalk_reservation *reservation)
+{
+    pending->ended = (struct beanstalk_lease){.seq = reservation->seq,
+                                              .lease = reservation->lease,
+                                              .ttr_us = reservation->ttr_us,
+                                              .until_us = reservation->until_us};
+    beanstalk_reservations_drop(&beanstalk_server(pending->session)->beanstalk.reservations,
+                                reservation);
+}
+
 /* RELEASE, BURY and TOUCH need the reservation; other clients are refused without asking the
  * engine. */
 static void holder_only(struct beanstalk_session *beanstalk,
@@ -230,6 +240,7 @@ static void holder_only(struct beanstalk_session *beanstalk,
         beanstalk_word(beanstalk, BEANSTALK_NOT_FOUND);
         return;
     }
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
     struct cmd cmd = {
         .job = {.ref.seq = reservation->seq, .lease = reservation->lease, .brief = true}};
     if (request->cmd == BEANSTALK_TOUCH) {
@@ -243,10 +254,9 @@ static void holder_only(struct beanstalk_session *beanstalk,
         cmd.job.priority = request->priority;
         cmd.job.has_delay = request->delay_s > 0; /* else by its retry schedule, if it has one */
         cmd.job.due_us = later_us(beanstalk, request->delay_s);
-        beanstalk_reservations_drop(&beanstalk_server(beanstalk)->beanstalk.reservations,
-                                    reservation);
+        end_reservation(pending, reservation);
     }
-    ask(beanstalk, request, &cmd);
+    beanstalk_submit(pending, &cmd);
 }
 
 /* The holder of a job deletes it when it is done; any client may delete a job without a holder. */
@@ -254,6 +264,7 @@ static void delete_job(struct beanstalk_session *beanstalk, const struct beansta
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id, .brief = true}};
     struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
     if (reservation && reservation->until_us > beanstalk_server(beanstalk)->loop->now_us) {
         cmd.job.lease = reservation->lease;
         cmd.job.is_done = true;
@@ -261,9 +272,8 @@ static void delete_job(struct beanstalk_session *beanstalk, const struct beansta
         cmd.job.if_free = true;
     }
     if (reservation)
-        beanstalk_reservations_drop(&beanstalk_server(beanstalk)->beanstalk.reservations,
-                                    reservation);
-    ask(beanstalk, request, &cmd);
+        end_reservation(pending, reservation);
+    beanstalk_submit(pending, &cmd);
 }
 
 /* ---- looking at jobs, kicking, pausing ---- */

@@ -119,6 +119,18 @@ struct beanstalk_reservation *beanstalk_reservations_add(
     return reservation;
 }
 
+void beanstalk_reservations_put_back(struct beanstalk_reservations *reservations,
+                                     struct beanstalk_holder *holder,
+                                     const struct beanstalk_lease *lease)
+{
+    struct job_view job = {.ref.seq = lease->seq,
+                           .lease = lease->lease,
+                           .ttr_us = lease->ttr_us,
+                           .until_us = lease->until_us};
+    if (lease->lease && !find(reservations, lease->seq))
+        beanstalk_reservations_add(reservations, holder, &job)->end = 0;
+}
+
 struct beanstalk_reservation *beanstalk_reservations_find(
     const struct beanstalk_reservations *reservations, const struct beanstalk_holder *holder,
     uint64_t seq)

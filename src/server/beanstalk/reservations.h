@@ -24,6 +24,13 @@ struct beanstalk_reservation {
     uint64_t end; /* where its answer ends, as session_end() counts; 0: it has surely arrived */
 };
 
+/* What is kept of a reservation while a command that ends it is under way. */
+struct beanstalk_lease {
+    uint64_t seq;
+    uint64_t lease; /* 0: there was no reservation */
+    int64_t ttr_us, until_us;
+};
+
 /* What one connection holds: a heap, the reservation that ends first at its top. Zeroed is
    empty. */
 struct beanstalk_holder {
@@ -55,6 +62,12 @@ struct beanstalk_reservation *beanstalk_reservations_find(
 void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, int64_t until_us);
 void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
                                  struct beanstalk_reservation *reservation);
+
+/* The end of the reservation was refused, and its lease is good still: the holder has it again, if
+   nobody reserved the job meanwhile. `lease` 0: does nothing. */
+void beanstalk_reservations_put_back(struct beanstalk_reservations *reservations,
+                                     struct beanstalk_holder *holder,
+                                     const struct beanstalk_lease *lease);
 
 /* One of the holder's whose ttr has run out, or NULL. The holder may be NULL, too. O(1). */
 static inline struct beanstalk_reservation *beanstalk_reservations_ended(

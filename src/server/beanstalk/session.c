@@ -70,6 +70,7 @@ struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanst
     pending->id = id;
     pending->tube = (struct buf){0};
     pending->survey = NULL;
+    pending->ended.lease = 0;
     pending->deadline_soon = false;
     pipeline_add(&beanstalk->pipeline, &pending->pending);
     if (is_reserve(cmd)) /* its answer makes the reservation that later commands need */

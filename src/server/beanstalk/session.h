@@ -25,6 +25,7 @@ struct beanstalk_pending {
     uint64_t id;                     /* the job's; of a reserve once it is answered */
     struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
     struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
+    struct beanstalk_lease ended;    /* RELEASE, BURY, DELETE: the reservation that it ends */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
 };
 

@@ -447,9 +447,10 @@ static void *thread_main(void *arg)
     int64_t backoff_us = BACKOFF_FIRST_US;
     while (!atomic_load(&consumer->closing)) {
         bool well = begin(consumer);
-        if (well)
-            backoff_us = BACKOFF_FIRST_US;
+        int64_t begun_us = broker_now_us();
         well = well && serve(consumer);
+        if (broker_now_us() - begun_us > BACKOFF_MOST_US) /* else the broker may end each at once */
+            backoff_us = BACKOFF_FIRST_US;
         mem_free(consumer->reading);
         consumer->reading = NULL;
         rabbit_link_close(&consumer->link, well);

@@ -7,6 +7,7 @@
 #include "base/codec.h"
 #include "base/far_hash.h"
 #include "base/hash.h"
+#include "base/hex.h"
 #include "store/record.h"
 #include "store/varint.h"
 
@@ -319,21 +320,13 @@ void history_tmp_name(uint32_t number, char out_name[DISK_NAME_MAX])
 
 bool history_name_parse(const char *name, uint32_t *out_number, bool *out_half_made)
 {
-    enum { PREFIX_LEN = sizeof(PREFIX) - 1, DIGITS = 8 };
+    enum { PREFIX_LEN = sizeof(PREFIX) - 1, FRONT_LEN = PREFIX_LEN + HEX_U32_DIGITS };
     size_t len = strlen(name);
-    uint32_t number = 0;
-    bool tmp = len == PREFIX_LEN + DIGITS + sizeof(TMP_SUFFIX) - 1 &&
-               strcmp(name + PREFIX_LEN + DIGITS, TMP_SUFFIX) == 0;
-    if ((len != PREFIX_LEN + DIGITS && !tmp) || memcmp(name, PREFIX, PREFIX_LEN) != 0)
+    bool tmp =
+        len == FRONT_LEN + sizeof(TMP_SUFFIX) - 1 && strcmp(name + FRONT_LEN, TMP_SUFFIX) == 0;
+    if ((len != FRONT_LEN && !tmp) || memcmp(name, PREFIX, PREFIX_LEN) != 0 ||
+        !hex_lower_u32(name + PREFIX_LEN, out_number))
         return false;
-    for (size_t i = PREFIX_LEN; i < PREFIX_LEN + DIGITS; i++) {
-        char c = name[i];
-        bool digit = c >= '0' && c <= '9';
-        if (!digit && !(c >= 'a' && c <= 'f'))
-            return false;
-        number = number << 4 | (uint32_t)(digit ? c - '0' : c - 'a' + 10);
-    }
-    *out_number = number;
     *out_half_made = tmp;
     return true;
 }

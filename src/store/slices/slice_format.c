@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
+#include "base/hex.h"
 #include "core/job.h"
 #include "store/record.h"
 #include "store/varint.h"
@@ -275,15 +276,15 @@ void slice_tmp_name(uint32_t number, char out_name[DISK_NAME_MAX])
     (void)snprintf(out_name, DISK_NAME_MAX, SLICE_NAME TMP_SUFFIX, number);
 }
 
-/* The digits have the form of those in a segment's name. */
 static bool parse(const char *name, size_t len, uint32_t *out_number)
 {
-    char digits[DISK_NAME_MAX] = "wal-";
     size_t prefix = sizeof(SLICE_PREFIX) - 1;
-    if (len <= prefix || len >= DISK_NAME_MAX || memcmp(name, SLICE_PREFIX, prefix) != 0)
+    uint32_t number;
+    if (len != prefix + HEX_U32_DIGITS || memcmp(name, SLICE_PREFIX, prefix) != 0 ||
+        !hex_lower_u32(name + prefix, &number))
         return false;
-    memcpy(digits + 4, name + prefix, len - prefix);
-    return segment_name_parse(digits, out_number);
+    *out_number = number;
+    return number != 0;
 }
 
 bool slice_name_parse(const char *name, uint32_t *out_number)

@@ -2,6 +2,7 @@
 consumes again, and what becomes of those under way at a stop."""
 
 import os
+import socket
 import time
 
 import pytest
@@ -123,3 +124,14 @@ def test_what_is_becoming_a_job_at_a_stop_is_acknowledged_and_not_sent_again(slo
     assert server.wait() == 0
     assert settled(calls)[:3] == [(1, "stored"), (2, "stored"), (3, "stored")]
     assert settled(calls)[3:] in ([], [(late, "later")])  # RabbitMQ brings it to the next one
+
+
+def test_a_broker_that_ends_each_connection_at_once_is_asked_ever_less_often(laterd, rabbit):
+    laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url},
+            "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow"}})
+    end, count = time.monotonic() + 4, 0
+    while time.monotonic() < end:
+        if isinstance(rabbit.call(0.1), spec.Basic.Consume):
+            count += 1
+            rabbit.consumer.shutdown(socket.SHUT_RDWR)
+    assert 2 <= count <= 7, count  # after pauses of 0.1 s, 0.2 s, 0.4 s …, not of 0.1 s each

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "engine/embedded/embedded.h"
 #include "pump_bed.h"
+#include "test/unit/support/refusing_engine.h"
 
 #define KEYED                                                                                      \
     "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
@@ -156,12 +158,34 @@ static void a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sen
     assert_int_equal(bed_jobs(bed, JOB_RESERVED) + bed_jobs(bed, JOB_READY), 0);
 }
 
+/* Redis may be away for a moment: the lease is good, and its end by itself would be a failure. */
+static void a_renewal_that_is_refused_for_a_while_counts_no_attempt(void **state)
+{
+    struct bed *bed = *state;
+    bed->answer = takes_a_second;
+    bed_settings(bed, "keyed", KEYED);
+    bed_push(bed, "keyed", "warm up", 0, KEY);
+    bed_pass(bed, 2 * SECOND_US);
+    for (int i = 0; i < 3; i++)
+        bed_push(bed, "keyed", "x", 0, KEY);
+    bed_pass(bed, 4 * SECOND_US);
+    assert_int_equal(bed->seen_count, 3);
+    refuse_next(embedded_engine(world_embedded(bed->world)), CMD_TOUCH, 3, ERR_AGAIN);
+    bed_pass(bed, 8 * SECOND_US);
+    assert_int_equal(refusing.left, 0);
+    bed_pass(bed, 60 * SECOND_US);
+    assert_int_equal(bed->seen_count, 4);
+    assert_int_equal(bed->seen[3].attempt, 1);
+    assert_int_equal(bed_jobs(bed, JOB_RESERVED) + bed_jobs(bed, JOB_READY), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BED_TEST(a_job_that_a_client_releases_while_it_is_sent_is_sent_again),
         BED_TEST(a_job_that_a_client_releases_before_it_is_sent_is_sent_once),
         BED_TEST(a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sent_once),
+        BED_TEST(a_renewal_that_is_refused_for_a_while_counts_no_attempt),
         BED_TEST(a_drain_waits_for_the_renewal_of_a_lease),
         BED_TEST(a_job_that_comes_again_while_it_is_sent_is_sent_again),
         BED_TEST(a_job_whose_lease_is_being_renewed_is_given_back_when_that_is_answered),

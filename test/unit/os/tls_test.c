@@ -342,6 +342,47 @@ static void a_listener_talks_to_its_clients_by_tls(void **state)
     end_listening(&listening);
 }
 
+/* What the client writes from now on is kept; the record of `text` is returned, as raw bytes. */
+static struct buf raw_record(struct bed *bed, const char *text)
+{
+    struct buf raw = {0};
+    char *at = NULL;
+    BIO *kept = BIO_new(BIO_s_mem());
+    SSL_set0_wbio(bed->ssl, kept);
+    assert_int_equal(SSL_write(bed->ssl, text, (int)strlen(text)), (int)strlen(text));
+    long len = BIO_get_mem_data(kept, &at);
+    buf_add(&raw, at, (size_t)len);
+    return raw;
+}
+
+/* Its rest may take seconds, or never come: nothing can be done before, and the loop sleeps. */
+static void half_a_record_is_waited_for_asleep(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    begin_client(bed, certificate, NULL, NULL);
+    buf_add_str(&bed->far_out, "hello");
+    UNTIL(bed, bed->got.len == 5);
+    struct buf raw = raw_record(bed, ", world");
+    size_t halves[] = {3, raw.len / 2, raw.len}; /* within the header, within the body */
+    for (size_t sent = 0, i = 0; i < sizeof(halves) / sizeof(halves[0]); sent = halves[i++]) {
+        ssize_t count = (ssize_t)(halves[i] - sent);
+        assert_int_equal(send(bed->far_fd, raw.at + sent, (size_t)count, MSG_NOSIGNAL), count);
+        if (halves[i] == raw.len)
+            break;
+        for (int turns = 0; turns < 3; turns++) /* they are received */
+            loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 1000);
+        int64_t begun_us = os_boot_us();
+        loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 50 * 1000);
+        assert_true(os_boot_us() - begun_us > 40 * 1000);
+    }
+    UNTIL(bed, bytes_eq(buf_bytes(&bed->got), BYTES("hello, world")));
+    buf_fini(&raw);
+    end_listening(&listening);
+}
+
 /* OpenSSL's memory counts against limits.memory_bytes, and a connection's share of it against
  * limits.buffer_bytes. */
 static void p8_what_tls_takes_is_counted(void **state)
@@ -506,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_what_tls_takes_is_counted),
         cmocka_unit_test(a_listener_talks_to_its_clients_by_tls),
+        cmocka_unit_test(half_a_record_is_waited_for_asleep),
         cmocka_unit_test(a_client_may_end_its_side_and_still_read),
         cmocka_unit_test(a_client_that_knows_another_authority_is_never_seen),
         cmocka_unit_test(clients_must_prove_who_they_are_if_asked_to),

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "core/core.h"
+#include "server/server.h"
 
 enum { WATCH_MAX = 4000 /* as the server has it */ };
 
@@ -43,6 +44,29 @@ static void p8_limits_have_their_words(void **state)
     }
     assert_true(full);
     buf_fini(&big);
+    world_free(world);
+}
+
+/* What is there must be worked off: a worker that was started again has its tubes to watch. */
+static void p8_above_the_memory_limit_workers_can_begin(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct server *server = (struct server *)(uintptr_t)world_server(world);
+    struct sim_peer *ann = join(world), *bob = join(world);
+    char line[64];
+    (void)state;
+    send_line(world, ann, "use work\r\nput 0 0 60 1\r\na\r\n", "USING work\r\nINSERTED 1\r\n");
+    server->options.limits.memory_bytes = 1;
+    send_line(world, bob, "watch work\r\nignore default\r\nuse other\r\nreserve\r\ndelete 1\r\n",
+              "WATCHING 2\r\nWATCHING 1\r\nUSING other\r\nRESERVED 1 1\r\na\r\nDELETED\r\n");
+    for (int i = 2; i <= 16; i++) {
+        (void)snprintf(line, sizeof(line), "watch t%d\r\n", i);
+        send_text(bob, line);
+    }
+    settle(world);
+    sim_peer_take(bob, sim_peer_received(bob).len);
+    send_line(world, bob, "watch one-more\r\nignore t2\r\nwatch one-more\r\n",
+              "OUT_OF_MEMORY\r\nWATCHING 15\r\nWATCHING 16\r\n");
     world_free(world);
 }
 
@@ -194,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_limits_have_their_words),
+        cmocka_unit_test(p8_above_the_memory_limit_workers_can_begin),
         cmocka_unit_test(p8_a_connection_watches_so_many_tubes_and_no_more),
         cmocka_unit_test(silence_is_no_fault_but_half_a_command_is),
         cmocka_unit_test(who_does_not_read_is_not_read),

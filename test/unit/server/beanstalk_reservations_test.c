@@ -76,9 +76,35 @@ static void reservations_are_what_a_plain_table_says(void **state)
     beanstalk_reservations_fini(&reservations);
 }
 
+static void what_another_reserved_meanwhile_is_not_put_back(void **state)
+{
+    struct beanstalk_reservations reservations;
+    struct beanstalk_holder ann = {0}, bob = {0};
+    struct beanstalk_lease kept = {.seq = 1, .lease = 7, .ttr_us = 5, .until_us = 9}, none = {0};
+    struct discard discard = {0};
+    (void)state;
+    beanstalk_reservations_init(&reservations);
+    beanstalk_reservations_put_back(&reservations, &ann, &none);
+    assert_int_equal(ann.count, 0);
+    beanstalk_reservations_put_back(&reservations, &ann, &kept);
+    struct beanstalk_reservation *back = beanstalk_reservations_find(&reservations, &ann, 1);
+    assert_true(back && back->lease == 7 && back->ttr_us == 5 && back->until_us == 9 && !back->end);
+    struct job_view job = {.ref.seq = 1, .lease = 8, .ttr_us = 5, .until_us = 10};
+    (void)beanstalk_reservations_add(&reservations, &bob, &job);
+    beanstalk_reservations_put_back(&reservations, &ann, &kept);
+    assert_null(beanstalk_reservations_find(&reservations, &ann, 1));
+    assert_int_equal(beanstalk_reservations_find(&reservations, &bob, 1)->lease, 8);
+    assert_null(beanstalk_reservations_soonest(&reservations, &bob, INT64_MAX));
+    beanstalk_holder_fini(&ann, &discard);
+    beanstalk_holder_fini(&bob, &discard);
+    discard_fini(&discard);
+    beanstalk_reservations_fini(&reservations);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_another_reserved_meanwhile_is_not_put_back),
         cmocka_unit_test(reservations_are_what_a_plain_table_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,9 @@
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "core/core.h"
+#include "engine/embedded/embedded.h"
 #include "test/unit/support/every.h"
+#include "test/unit/support/refusing_engine.h"
 
 enum { CLIENTS = 6, RANDOM_STEPS = 3000, LIVES = 40, MANY_JOBS = 25000 };
 
@@ -392,6 +394,43 @@ static void a_job_whose_ttr_is_over_may_be_deleted_by_anybody(void **state)
     world_free(world);
 }
 
+/* As with journal.mode = before without its database, or in Redis: nothing has become of the hold.
+ */
+static void p4_what_is_refused_for_a_while_ends_no_hold(void **state)
+{
+    static const struct {
+        const char *line, *answer;
+        enum cmd_kind kind;
+    } ends[] = {{"touch 1\r\n", "TOUCHED\r\n", CMD_TOUCH},
+                {"release 1 0 0\r\n", "RELEASED\r\n", CMD_RELEASE},
+                {"bury 1 0\r\n", "BURIED\r\n", CMD_BURY},
+                {"delete 1\r\n", "DELETED\r\n", CMD_DELETE}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct world *world = begin(&(struct world_options){.seed = 1});
+        struct engine *engine = embedded_engine(world_embedded(world));
+        struct sim_peer *ann = join(world), *bob = join(world);
+        send_line(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n",
+                  "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+        refuse_next(engine, ends[i].kind, 1, ERR_JOURNAL_DOWN);
+        send_line(world, ann, ends[i].line, "OUT_OF_MEMORY\r\n");
+        send_line(world, bob, "delete 1\r\n", "NOT_FOUND\r\n");
+        send_line(world, ann, ends[i].line, ends[i].answer);
+        sim_peer_free(ann);
+        world_free(world);
+        world = begin(&(struct world_options){.seed = 1});
+        engine = embedded_engine(world_embedded(world));
+        ann = join(world);
+        send_line(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n",
+                  "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+        refuse_next(engine, ends[i].kind, 1, ERR_AGAIN);
+        send_line(world, ann, ends[i].line, "OUT_OF_MEMORY\r\n");
+        sim_peer_free(ann); /* it goes back at once */
+        send_line(world, join(world), "reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
+        world_free(world);
+    }
+}
+
 /* ---- DEADLINE_SOON ---- */
 
 static void in_the_last_second_of_a_hold_nobody_waits(void **state)
@@ -702,6 +741,7 @@ int main(void)
         cmocka_unit_test(p6_who_has_gone_while_waiting_gets_no_job),
         cmocka_unit_test(p6_a_half_closed_client_that_waits_times_out),
         cmocka_unit_test(p4_a_job_belongs_to_who_reserved_it),
+        cmocka_unit_test(p4_what_is_refused_for_a_while_ends_no_hold),
         cmocka_unit_test(a_job_whose_ttr_is_over_may_be_deleted_by_anybody),
         cmocka_unit_test(in_the_last_second_of_a_hold_nobody_waits),
         cmocka_unit_test(a_ttr_of_one_second_is_soon_at_once),

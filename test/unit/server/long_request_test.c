@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "beanstalk_peer.h"
+#include "core/core.h"
 #include "server/server.h"
 #include "wire.h"
 
@@ -260,6 +261,35 @@ static void a_long_batch_counts_all_of_it_while_its_answer_is_written(void **sta
     world_free(world);
 }
 
+/* And so does what a batch has read and submitted, slice by slice. */
+static void a_batch_counts_what_it_has_submitted_so_far(void **state)
+{
+    enum { BYTES_OF_COMMAND = 512 };
+    (void)state;
+    struct world *world = begin(
+        &(struct world_options){.seed = 8, .buffer_bytes = 100 * 1000 * 1000, .turn_ns = 20000});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf body = {0}, data = {0};
+    struct core_totals totals = {0};
+    add_batch(&body, ",\"body\":\"x\"");
+    wire_request(&data, BYTES("POST"), BYTES("/v1/topics/t/jobs"), "application/json",
+                 buf_bytes(&body));
+    world_hold_disk(world, true);
+    send_buf(peer, &data);
+    for (int turns = 0; turns < 100000 && totals.pushed < BATCH_JOBS / 2; turns++) {
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+        core_totals(world_core(world), &totals);
+    }
+    assert_in_range(totals.pushed, BATCH_JOBS / 2, BATCH_JOBS - 1);
+    assert_true(world_server(world)->buffers.bytes >= body.len + totals.pushed * BYTES_OF_COMMAND);
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    size_t len;
+    assert_int_equal(next_status(peer, &len), 200);
+    buf_fini(&body);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +299,7 @@ int main(void)
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
+        cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
         cmocka_unit_test(a_long_batch_counts_all_of_it_while_its_answer_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
