@@ -227,7 +227,7 @@ def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source,
 
 
 @pytest.mark.parametrize("suite, word, told, code", [
-    ("grep -q good src/x.c", "killed", "1 of 1 killed, 0 not", 0),
+    ("grep -q good x.o", "killed", "1 of 1 killed, 0 not", 0),
     ("grep -q good src/x.c || { sleep 10 & exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
     ("grep -q good src/x.c || sleep 100", "timed out", "0 of 1 killed, 0 not, 1 timed out", 0),
     ("true", "SURVIVED", "0 of 1 killed, 1 not", 1),
@@ -237,11 +237,13 @@ def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source,
 def test_a_planted_bug_that_a_check_found_is_told_from_a_suite_that_hung(tmp_path, suite, word, told, code):
     tool = plant(tmp_path / "tools/mutate", "")
     shutil.copy(os.path.join(ROOT, "tools/mutate"), tool)
-    plant(tmp_path / "Makefile", "all:\n")
+    plant(tmp_path / "Makefile", "all: x.o\nx.o: src/x.c\n\tcp $< $@\n")
     plant(tmp_path / "src/x.c", "good\n")
     plant(tmp_path / "test/mutants/x.mutant", f"What: it fails.\nSuite: {suite}\nFile: src/x.c\n-good\n+bad\n")
-    for known in (False, True):  # the second run knows it from the first
-        done = subprocess.run([tool, "--jobs", "1", "--limit", "1"], capture_output=True, text=True, check=False)
+    # The second run knows it from the first; the third finds no object with the bug in it.
+    for again, known in (([], False), ([], True), (["--again"], False)):
+        done = subprocess.run([tool, "--jobs", "1", "--limit", "1", *again], capture_output=True, text=True,
+                              check=False)
         assert done.returncode == code, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1].endswith(told)
         assert not word or re.match(rf"x +{word} .*{'known' if known else ' s '} +it fails", done.stdout)
