@@ -226,6 +226,27 @@ def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source,
     assert fits or "x.mutant: src/x.c has its lines" in said
 
 
+@pytest.mark.parametrize("suite, missing", [
+    ("build/test/os/x_test && SEEDS=2 build/test/os/x_test", None),
+    ("build/test/os/y_test", "test/unit/os/y_test.c"),
+    ("pytest -q test/black/test_x.py", None),
+    ("pytest -q test/black/test_y.py -k good", "test/black/test_y.py"),
+    ("pytest -q test/black/test_x.py -k is_good", None),
+    ('pytest -q test/black/test_x.py -k "it_is or better"', "a test with 'better' in test/black/test_x.py"),
+    ("pytest -q test/black/test_x.py -k bad", "a test with 'bad' in test/black/test_x.py"),
+])
+def test_a_planted_bug_whose_test_is_not_there_is_named(tmp_path, suite, missing):
+    tool = plant(tmp_path / "tools/mutate", "")
+    shutil.copy(os.path.join(ROOT, "tools/mutate"), tool)
+    plant(tmp_path / "src/x.c", "good\n")
+    plant(tmp_path / "test/unit/os/x_test.c", "")
+    plant(tmp_path / "test/black/test_x.py", "def test_it_is_good():\n    pass\n")
+    plant(tmp_path / "test/mutants/x.mutant", f"What: it fails.\nSuite: {suite}\nFile: src/x.c\n-good\n+bad\n")
+    code, said = lint(tool, "--fits")
+    assert code == (1 if missing else 0), said
+    assert not missing or f"x.mutant: its suite names {missing}, which is not there" in said
+
+
 @pytest.mark.parametrize("suite, word, told, code", [
     ("grep -q good x.o", "killed", "1 of 1 killed, 0 not", 0),
     ("grep -q good src/x.c || { sleep 10 & exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
