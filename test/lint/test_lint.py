@@ -248,7 +248,7 @@ def test_a_planted_bug_whose_test_is_not_there_is_named(tmp_path, suite, missing
 
 
 @pytest.mark.parametrize("suite, word, told, code", [
-    ("grep -q good x.o", "killed", "1 of 1 killed, 0 not", 0),
+    ("grep good x.o || { cat x.o; exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
     ("grep -q good src/x.c || { sleep 10 & exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
     ("grep -q good src/x.c || sleep 100", "timed out", "0 of 1 killed, 0 not, 1 timed out", 0),
     ("true", "SURVIVED", "0 of 1 killed, 1 not", 1),
@@ -267,6 +267,7 @@ def test_a_planted_bug_that_a_check_found_is_told_from_a_suite_that_hung(tmp_pat
                               check=False)
         assert done.returncode == code, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1].endswith(told)
+        assert not word or (tmp_path / "build/mutants/outputs/x").read_text() == ("bad\n" if "cat" in suite else "")
         assert not word or re.match(rf"x +{word} .*{'known' if known else ' s '} +it fails", done.stdout)
 
 
