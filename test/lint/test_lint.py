@@ -1,6 +1,7 @@
 """Each lint tool finds the violation planted for it, and lets the innocent neighbour pass."""
 
 import os
+import re
 import shutil
 import subprocess
 import textwrap
@@ -223,6 +224,51 @@ def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source,
     code, said = lint(tool, "--fits")
     assert code == (0 if fits else 1), said
     assert fits or "x.mutant: src/x.c has its lines" in said
+
+
+@pytest.mark.parametrize("suite, missing", [
+    ("build/test/os/x_test && SEEDS=2 build/test/os/x_test", None),
+    ("build/test/os/y_test", "test/unit/os/y_test.c"),
+    ("pytest -q test/black/test_x.py", None),
+    ("pytest -q test/black/test_y.py -k good", "test/black/test_y.py"),
+    ("pytest -q test/black/test_x.py -k is_good", None),
+    ('pytest -q test/black/test_x.py -k "it_is or better"', "a test with 'better' in test/black/test_x.py"),
+    ("pytest -q test/black/test_x.py -k bad", "a test with 'bad' in test/black/test_x.py"),
+])
+def test_a_planted_bug_whose_test_is_not_there_is_named(tmp_path, suite, missing):
+    tool = plant(tmp_path / "tools/mutate", "")
+    shutil.copy(os.path.join(ROOT, "tools/mutate"), tool)
+    plant(tmp_path / "src/x.c", "good\n")
+    plant(tmp_path / "test/unit/os/x_test.c", "")
+    plant(tmp_path / "test/black/test_x.py", "def test_it_is_good():\n    pass\n")
+    plant(tmp_path / "test/mutants/x.mutant", f"What: it fails.\nSuite: {suite}\nFile: src/x.c\n-good\n+bad\n")
+    code, said = lint(tool, "--fits")
+    assert code == (1 if missing else 0), said
+    assert not missing or f"x.mutant: its suite names {missing}, which is not there" in said
+
+
+@pytest.mark.parametrize("suite, word, told, code", [
+    ("grep good x.o || { cat x.o; exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
+    ("grep -q good src/x.c || { sleep 10 & exit 1; }", "killed", "1 of 1 killed, 0 not", 0),
+    ("grep -q good src/x.c || sleep 100", "timed out", "0 of 1 killed, 0 not, 1 timed out", 0),
+    ("true", "SURVIVED", "0 of 1 killed, 1 not", 1),
+    ("false", None, "0 of 1 killed, 0 not, 1 void", 2),
+    ("sleep 100", None, "0 of 1 killed, 0 not, 1 void", 2),
+])
+def test_a_planted_bug_that_a_check_found_is_told_from_a_suite_that_hung(tmp_path, suite, word, told, code):
+    tool = plant(tmp_path / "tools/mutate", "")
+    shutil.copy(os.path.join(ROOT, "tools/mutate"), tool)
+    plant(tmp_path / "Makefile", "all: x.o\nx.o: src/x.c\n\tcp $< $@\n")
+    plant(tmp_path / "src/x.c", "good\n")
+    plant(tmp_path / "test/mutants/x.mutant", f"What: it fails.\nSuite: {suite}\nFile: src/x.c\n-good\n+bad\n")
+    # The second run knows it from the first; the third finds no object with the bug in it.
+    for again, known in (([], False), ([], True), (["--again"], False)):
+        done = subprocess.run([tool, "--jobs", "1", "--limit", "1", *again], capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1].endswith(told)
+        assert not word or (tmp_path / "build/mutants/outputs/x").read_text() == ("bad\n" if "cat" in suite else "")
+        assert not word or re.match(rf"x +{word} .*{'known' if known else ' s '} +it fails", done.stdout)
 
 
 CMOCKA = """#!/bin/sh

@@ -26,7 +26,8 @@ static const int64_t EPOCH_US = INT64_C(1700000000) * SECOND_US;
 static struct sim_network *network;
 static struct sim_redis *servers[SERVERS], *sentinels[SENTINELS];
 static struct redis_options options;
-static struct redis_engine *engine;
+static struct redis_engine *engine, *other_engine;
+static struct loop *other_loop; /* NULL: there is no second daemon */
 static struct redis_error error;
 static int64_t now_us, loaded_at_us;
 static int64_t ahead_us; /* the daemon's clock against the world's */
@@ -129,9 +130,33 @@ static inline void stop(void)
     engine = NULL;
 }
 
+/* The other daemon is the one that all here is about, until the next change. */
+static inline void change_daemon(void)
+{
+    struct redis_engine *own_engine = engine;
+    struct loop *own_loop = options.loop;
+    engine = other_engine;
+    options.loop = other_loop;
+    other_engine = own_engine;
+    other_loop = own_loop;
+}
+
+/* A check that failed has left both daemons: without this nobody would read which one it was. */
+static inline void stop_what_is_left_of_a_pair(void)
+{
+    if (!other_loop)
+        return;
+    stop();
+    change_daemon();
+    stop();
+    sim_network_end(network, 1);
+    other_loop = NULL;
+}
+
 static inline int teardown(void **state)
 {
     (void)state;
+    stop_what_is_left_of_a_pair();
     stop();
     sim_network_end(network, 0);
     sim_network_free(network);
@@ -154,20 +179,6 @@ static inline enum err start(void)
 }
 
 /* ---- two daemons ---- */
-
-static struct redis_engine *other_engine;
-static struct loop *other_loop;
-
-/* The other daemon is the one that all here is about, until the next change. */
-static inline void change_daemon(void)
-{
-    struct redis_engine *own_engine = engine;
-    struct loop *own_loop = options.loop;
-    engine = other_engine;
-    options.loop = other_loop;
-    other_engine = own_engine;
-    other_loop = own_loop;
-}
 
 static inline void turns_of_both(int64_t us)
 {
@@ -200,6 +211,7 @@ static inline void stop_pair(void)
     stop();
     change_daemon();
     sim_network_end(network, 1);
+    other_loop = NULL;
 }
 
 /* ---- commands ---- */
