@@ -10,14 +10,18 @@
  *
  * On a machine with slow memory, work takes several times the estimate. So a budget can have a
  * meter, which reads a clock after each BUDGET_METER_NS of estimated work and charges the time that
- * passed beyond the estimate. Another process may have had the processor for some of that time. So
- * when such charges have used up the budget, the thread's processor time is read, and the charged
- * time that the thread did not use itself is credited back. If there is no earlier reading to
- * compare with, the budget becomes half of what the estimates alone would have left. The reading is
- * a system call, so it is made only when charges have used up the budget. After one, and in the
- * BUDGET_SAMPLED_TURNS turns after a turn in which the thread itself used up a budget, each stage
- * also makes one when it reads the clock for the first time: so it is compared with its own time
- * alone.
+ * passed beyond the estimate. The thread cannot have used more processor time than has passed: as
+ * long as the whole turn has taken less than half of the budgets that were begun in it, a budget
+ * that such charges have used up gets back what is left of that half, though never more than the
+ * estimates have left of it. Beyond that, another process may have had the processor for some of
+ * the time. So the thread's processor time is read, and the charged time that the thread did not
+ * use itself is credited back. If there is no earlier reading in the stage to compare with, the
+ * budget becomes half of what the estimates alone would have left.
+ *
+ * A reading is a system call, so it is made only when the turn has used its time. A reading to
+ * compare with is made before that, when the turn has half of the time left that the stage may
+ * need: after another reading in the same turn, and in the BUDGET_SAMPLED_TURNS turns after one in
+ * which the thread itself used up a budget.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -40,10 +44,12 @@ struct budget_meter {
     int64_t last_reading_us; /* the last reading of `now_us`; 0: none since budget_begin() */
     int64_t last_left_ns;    /* of the budget, then, or at budget_begin() */
     int64_t charged_ns;      /* beyond the estimate, by `now_us`, since budget_begin() */
-    int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none in this turn */
-    int64_t estimated_ns;    /* of work since that reading */
-    unsigned sampled_turns;  /* in this many more turns `cpu_us` is read at the first reading of
-                                `now_us` too, to compare with */
+    int64_t turn_end_ns;     /* when, by `now_us`, the turn will have taken half of the budgets that
+                                were begun in it */
+    int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none since budget_begin() */
+    int64_t estimated_ns;    /* of work since that reading, less what was charged before it */
+    unsigned sampled_turns;  /* in so many turns, this one included, `cpu_us` is read to compare
+                                with */
 };
 
 struct budget {
@@ -53,11 +59,14 @@ struct budget {
     int64_t excluded_next_ns;   /* what excluded work takes of the next turn at most */
 };
 
-/* A new turn begins: what was read in the last one does not count. */
-static inline void budget_begin_turn(struct budget *budget)
+/* A new turn begins at `now_us` by the meter's clock. */
+static inline void budget_begin_turn(struct budget *budget, int64_t now_us)
 {
-    if (budget->meter)
-        budget->meter->last_cpu_us = 0;
+    if (budget->meter) {
+        budget->meter->turn_end_ns = now_us * 1000;
+        if (budget->meter->sampled_turns)
+            budget->meter->sampled_turns--;
+    }
 }
 
 /* Starts a budget of `ns`. Reads no clock: the first BUDGET_METER_NS are charged as estimated, so
@@ -67,7 +76,8 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
     struct budget_meter *meter = budget->meter;
     if (meter) {
         meter->last_left_ns = ns;
-        meter->last_reading_us = meter->charged_ns = 0;
+        meter->last_reading_us = meter->last_cpu_us = meter->charged_ns = 0;
+        meter->turn_end_ns += ns / 2;
     }
     budget->left_ns = ns;
     budget->next_reading_ns = ns - BUDGET_METER_NS;
@@ -76,13 +86,16 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 /* For budget_spend(): charges the time beyond the estimate. The budget has a meter. */
 void budget_read_meter(struct budget *budget);
 
-/* Does not charge the time since the last reading: that work has a limit of its own, and will take
-   at most `next_ns` of the next turn. */
+/* Does not charge the time since the last reading: that work has a limit of its own, which was
+   announced in the turn before, and will take at most `next_ns` of the next turn. */
 static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns)
 {
+    struct budget_meter *meter = budget->meter;
+    if (meter) {
+        meter->last_reading_us = meter->last_cpu_us = meter->charged_ns = 0;
+        meter->turn_end_ns += budget->excluded_next_ns;
+    }
     budget->excluded_next_ns = next_ns;
-    if (budget->meter)
-        budget->meter->last_reading_us = budget->meter->last_cpu_us = budget->meter->charged_ns = 0;
 }
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)

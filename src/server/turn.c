@@ -85,12 +85,12 @@ int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns)
     return plan_ns > turn_ns / 4 ? plan_ns : turn_ns / 4;
 }
 
-/* Sets the time that this turn's stages share. */
-static void plan(struct server *server)
+/* Sets the time that this turn's stages share. It begins at `now_us`. */
+static void plan(struct server *server, int64_t now_us)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
     server->plan_ns = turn_plan_ns(turn_ns, server->budget.excluded_next_ns);
-    budget_begin_turn(&server->budget);
+    budget_begin_turn(&server->budget, now_us);
 }
 
 static void begin_stage(struct server *server, enum turn_stage stage, int share)
@@ -106,7 +106,7 @@ static void begin_turn(struct server *server, int64_t now_us)
     server->counts.turns++;
     if (server->options.config->turn_cpu && clock->cpu_us)
         turn_meter_begin(&server->turn_meter, clock, now_us);
-    plan(server);
+    plan(server, now_us);
 }
 
 static void count_turn(struct server *server, int64_t began_us)
