@@ -11,8 +11,11 @@
 #include "engine/redis/script_request_parts.h"
 
 enum {
-    RETRY_US = 20 * 1000,      /* after a temporary error */
-    UNSURE_US = 500 * 1000,    /* the same, if it may have reserved jobs: see refused_for_good() */
+    RETRY_US = 20 * 1000, /* after a temporary error */
+    /* After one that stays, if jobs may be reserved: a quarter of the request's age between these.
+     */
+    UNSURE_LEAST_US = 500 * 1000,
+    UNSURE_MOST_US = 10 * 1000 * 1000,
     REOPEN_US = 100 * 1000,    /* between openings of a partition with a key of a wrong type */
     MEND_US = 5 * 1000 * 1000, /* after other errors, until the partition checks all its jobs */
     LOG_EVERY_US = 10 * 1000 * 1000, /* between log lines of an error */
@@ -114,11 +117,18 @@ static bool has_words(struct bytes text, const char *words)
 
 /* It fails. But a reserve that was sent before may have been executed then: it is repeated until
  * Redis says which jobs it has reserved, as nobody would have them until their leases end. Somebody
- * can end such an error: another one might never end, so it is not waited for. */
+ * can end such an error: another one might never end, so it is not waited for. There are at most as
+ * many as the ring has places. */
 static void refused_for_good(struct script_request *call, enum err err)
 {
+    int64_t sent_us = call->deadline_us - call->calls->options.timeout_us;
+    int64_t wait_us = (script_request_now(call) - sent_us) / 4;
+    if (wait_us < UNSURE_LEAST_US)
+        wait_us = UNSURE_LEAST_US;
+    else if (wait_us > UNSURE_MOST_US)
+        wait_us = UNSURE_MOST_US;
     if (call->at_most_once && call->resent)
-        script_request_wait(call, UNSURE_US);
+        script_request_wait(call, wait_us);
     else
         script_request_fail(call, err);
 }

@@ -234,6 +234,12 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
     assert_int_equal(test->given_up, 1);
 }
 
+static void refuse(struct script_request *call, const char *error)
+{
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, redis_error(error));
+}
+
 /* Nobody has what it took the first time: only Redis can tell what that is. */
 static void what_may_have_been_done_is_sent_again_though_it_is_refused(void **state)
 {
@@ -242,6 +248,7 @@ static void what_may_have_been_done_is_sent_again_though_it_is_refused(void **st
         "WRONGTYPE Operation against a key",
         "OOM command not allowed when used memory > 'maxmemory'.",
     };
+    enum { SECOND_US = 1000 * 1000 };
     struct place_test *test = *state;
     make_nodes(test, 1);
     test->bed.url.topology = REDIS_SINGLE;
@@ -251,16 +258,21 @@ static void what_may_have_been_done_is_sent_again_though_it_is_refused(void **st
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, NULL); /* its connection is lost */
     for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        calls_bed_at(&test->bed, (i + 1) * (int64_t)1000 * 1000);
+        calls_bed_at(&test->bed, (i + 1) * SECOND_US);
         assert_ptr_equal(call->sent_to, node);
-        list_remove(&call->on_link.place);
-        call->on_link.done(&call->on_link, redis_error(errors[i]));
+        refuse(call, errors[i]);
         assert_int_equal(test->given_up, 0);
         script_requests_open(&test->bed.calls, 0, node, SCRIPT_RING_FIRST); /* one closes it */
     }
+    calls_bed_at(&test->bed, 100 * SECOND_US);
+    refuse(call, "NOPERM for a test");
+    calls_bed_at(&test->bed, 109 * SECOND_US);
+    assert_null(call->sent_to); /* after so long it need not be tried twice a second */
+    script_requests_open(&test->bed.calls, 0, node, SCRIPT_RING_FIRST);
+    calls_bed_at(&test->bed, 110 * SECOND_US);
+    assert_ptr_equal(call->sent_to, node);
     struct script_request *first = send_must(test); /* it was not done: nothing is lost with it */
-    list_remove(&first->on_link.place);
-    first->on_link.done(&first->on_link, redis_error("NOPERM for a test"));
+    refuse(first, "NOPERM for a test");
     assert_int_equal(test->given_up, 1);
 }
 

@@ -605,6 +605,19 @@ static void a_resync_goes_in_small_steps(void **state)
     buf_fini(&from);
 }
 
+/* Buckets that have not arrived yet look empty: their jobs would be left out. */
+static void a_resync_waits_while_a_slot_comes_to_the_node(void **state)
+{
+    const struct script_resync resync = {
+        .from = BYTES("0"), .fields = 400, .waiting_most = 1 << 18};
+    (void)state;
+    (void)push("t", now_us);
+    journal(1 << 20);
+    struct script_call call = next_call();
+    script_encode_resync(&request, &spaces[0], &call, &resync);
+    assert_true(is_missing_while_importing());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -628,6 +641,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_set_ends_it, start, stop),
         cmocka_unit_test_setup_teardown(what_one_has_left_goes_in_small_steps, start, stop),
         cmocka_unit_test_setup_teardown(a_resync_goes_in_small_steps, start, stop),
+        cmocka_unit_test_setup_teardown(a_resync_waits_while_a_slot_comes_to_the_node, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

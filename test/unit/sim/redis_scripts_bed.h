@@ -64,6 +64,19 @@ static inline struct script_answer ask(uint32_t partition)
     return answer;
 }
 
+/* The request is sent as to a node that its slot is being moved to. True: it is refused, as a
+ * bucket of jobs may not have arrived there yet. */
+static inline bool is_missing_while_importing(void)
+{
+    struct buf *out = sim_redis_output(conn);
+    script_mark_importing(request.at, request.len, true);
+    out->len = 0;
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    struct bytes said = buf_bytes(out);
+    return memmem(said.at, said.len, "LATERDMISSING", 13);
+}
+
 static inline struct script_call next_call(void)
 {
     number++;

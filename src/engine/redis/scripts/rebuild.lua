@@ -10,6 +10,8 @@
 -- Returns {header, where to continue}. MORE: call again.
 -- A ready job whose member was lost is added as a delayed one that is due: promote.lua makes it
 -- ready.
+-- Error MISSING: while the slot is being moved to this node buckets may be missing, of which HSCAN
+-- would say that they are empty.
 -- Cost: O(fields log n).
 local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
 local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
@@ -62,6 +64,7 @@ local function handle_field(field)
     end
 end
 
+if importing then error(MISSING) end
 even_if_full()
 local done = false
 while left > 0 and not done do

@@ -11,7 +11,9 @@
 --   6 ...  'r': ids
 -- Returns {header, where to continue}. state: 0 this partition has no journal, 1 it has. count:
 -- entries that were added. next_us: with 'r', how many of the ids were looked at. seq: the last
--- entry. MORE: call again; with 'r', with the ids that were not looked at.
+-- entry. MORE: call again; with 'r', with the ids that were not looked at. Error MISSING, with 'j':
+-- while the slot is being moved to this node buckets may be missing, of which HSCAN would say that
+-- they are empty.
 -- Cost: O(budget); 400 fields are about 35 jobs, and about a millisecond.
 local COUNTS = 10 -- cost of a job that is entered, in fields
 local BYTES = 512 -- so many bytes of a value cost one field more
@@ -49,6 +51,7 @@ if what == 'r' then
     return answer(checked < #ARGV - 5 and MORE or 0, absent, checked, '0')
 end
 
+if importing then error(MISSING) end
 local bucket, cursor = string.match(ARGV[3], '^(%d+) (%d+)$')
 bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash, where layout 2 stored jobs
 local entered, at_once = 0, AT_ONCE
