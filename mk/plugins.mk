@@ -1,5 +1,5 @@
 # Plugins: a shared object for each broker whose client library is here. laterd loads one if its configuration
-# names a broker of that type (src/laterd/brokers.c), from its own folder or from LATERD_LIBDIR. AMQP=0 leaves
+# names a broker of that type (src/laterd/brokers.c); src/laterd/plugin_file.h says from where. AMQP=0 leaves
 # one out, as a missing header does.
 
 # The objects of plugin NAME, which are of src/sink/NAME alone: what it shares with laterd it takes from laterd.

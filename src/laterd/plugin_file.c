@@ -19,9 +19,10 @@ static void own_folder(char folder[FOLDER_BYTES])
 
 void *plugin_file_open(const char *name, char out_path[PLUGIN_PATH_BYTES])
 {
-    char folders[2][FOLDER_BYTES] = {"", LATERD_LIBDIR};
+    char folders[][FOLDER_BYTES] = {"", "", LATERD_LIBDIR};
     own_folder(folders[0]);
-    for (unsigned i = 0; i < 2; i++) {
+    (void)snprintf(folders[1], FOLDER_BYTES, "%.490s/../lib/laterd", folders[0]); /* it fits */
+    for (unsigned i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         (void)snprintf(out_path, PLUGIN_PATH_BYTES, "%.511s/laterd-%.20s.so", folders[i], name);
         if (access(out_path, F_OK) == 0)
             return dlopen(out_path, RTLD_NOW | RTLD_LOCAL);

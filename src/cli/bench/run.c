@@ -92,10 +92,41 @@ static void run_cycle(struct bench *bench, struct load *load)
     measure(bench, load, load_clock(load) + bench->options.limit_us);
 }
 
-static void signal_servers(const struct bench *bench, int number)
+/* The servers that are stopped now. Whatever ends this program, they go on. */
+static struct {
+    pid_t pids[BENCH_PIDS];
+    volatile sig_atomic_t count;
+} stopped;
+
+static void continue_servers(void)
 {
-    for (uint32_t i = 0; i < bench->options.pid_count; i++)
-        (void)kill(bench->options.pids[i], number); /* usage_of() tells of one that is gone */
+    for (int i = 0; i < stopped.count; i++)
+        (void)kill(stopped.pids[i], SIGCONT); /* usage_of() tells of one that is gone */
+    stopped.count = 0;
+}
+
+static void end_by_signal(int number)
+{
+    continue_servers();
+    (void)signal(number, SIG_DFL);
+    (void)raise(number); /* when this handler returns */
+}
+
+static void stop_servers(const struct bench *bench)
+{
+    static const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+    static bool guarded;
+    memcpy(stopped.pids, bench->options.pids, sizeof(stopped.pids));
+    stopped.count = (sig_atomic_t)bench->options.pid_count;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && !guarded; i++) {
+        if (signal(ends[i], end_by_signal) == SIG_IGN)
+            (void)signal(ends[i], SIG_IGN);
+    }
+    if (!guarded && atexit(continue_servers) != 0)
+        return; /* no memory: they are not stopped, and the figures say so */
+    guarded = true;
+    for (int i = 0; i < stopped.count; i++)
+        (void)kill(stopped.pids[i], SIGSTOP); /* as above */
 }
 
 /*
@@ -106,14 +137,14 @@ static void wake_drain(struct load_script *script, struct load *load)
 {
     struct bench *bench = (struct bench *)(void *)script; /* its first member */
     if (bench->options.stop && bench->resume_us > 0 && load->now_us < bench->resume_us) {
-        signal_servers(bench, SIGSTOP);
+        stop_servers(bench);
         load->wake_us = bench->resume_us;
         return;
     }
     open_measured(bench, load);
     if (bench->options.stop) {
         bench->base_us = load_clock(load);
-        signal_servers(bench, SIGCONT);
+        continue_servers();
     }
 }
 
@@ -136,8 +167,7 @@ static void consume(struct bench *bench, struct load *load, int64_t last_due_us)
     load->quiet_us = 0; /* jobs may be far apart */
     load_run(load, &bench->script, last_due_us + GRACE_US);
     close_measured(bench, load);
-    if (load->failed && bench->options.stop)
-        signal_servers(bench, SIGCONT); /* never leave them stopped */
+    continue_servers(); /* if it failed before */
 }
 
 static int64_t lead_us(const struct bench *bench)

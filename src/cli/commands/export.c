@@ -140,15 +140,16 @@ static int get_alone(struct exporting *all, struct bytes id)
     buf_add_str(&target, "/v1/jobs/");
     url_add_part(&target, id);
     buf_add_char(&target, '\0');
-    all->cli->quiet = true;
     for (unsigned tries = 0; tries < TRIES; tries++) {
         if (tries)
             (void)nanosleep(&second, NULL); /* interrupted: sooner */
+        all->cli->quiet = true;
+        all->cli->refused_status = 0; /* an answer of no laterd is refused without one */
         code = ask(all, "GET", target.at, (struct bytes){0}, &job);
+        all->cli->quiet = false;
         if (code != EXIT_REFUSED || all->cli->refused_status != 503)
             break;
     }
-    all->cli->quiet = false;
     buf_fini(&target);
     if (code == EXIT_NOTHING) {
         all->ended++;
@@ -158,9 +159,16 @@ static int get_alone(struct exporting *all, struct bytes id)
         report_damaged(all, id, "its body is damaged");
         return EXIT_DONE;
     }
+    if (code == EXIT_DONE)
+        return add_job(all, job);
+    if (code == EXIT_REFUSED && all->cli->refused_status == 0)
+        return strange(all);
+    clear_progress(all);
     if (code == EXIT_REFUSED)
         cli_message(all->cli, "the server does not show a job (%d)", all->cli->refused_status);
-    return code == EXIT_DONE ? add_job(all, job) : code;
+    else
+        cli_message(all->cli, "%s", all->cli->client.error);
+    return code;
 }
 
 /* EXIT_NOTHING: the job is to be asked for alone, once this answer has been read. */
@@ -188,7 +196,11 @@ static int take_results(struct exporting *all, struct bytes answer)
     int code = EXIT_DONE;
     bool same =
         open_items(answer, "results", &items) && open_items(buf_bytes(&all->wanted), "jobs", &ids);
-    while (same && code == EXIT_DONE && json_item(&items, &item) && json_item(&ids, &one)) {
+    while (same && code == EXIT_DONE && json_item(&ids, &one)) {
+        if (!json_item(&items, &item)) { /* no job is left out without a word */
+            same = false;
+            break;
+        }
         struct json_value name = json_find(one.text, "id");
         struct bytes id = json_text(&name, &all->scratch);
         code = take_result(all, item.text);

@@ -120,17 +120,22 @@ static void resync_progress(const struct cli *cli, struct pace *pace, const json
 
 /* ---- resync ---- */
 
-/* Gets the status. The server may restart meanwhile; it then continues the resync. */
-static int ask_status(struct cli *cli, unsigned *tries, json_t **out_answer)
+/* Gets the status. The server may restart meanwhile; it then continues the resync. An error that
+ * stays, or is another, is printed by one call more. */
+static int ask_status(struct cli *cli, json_t **out_answer)
 {
-    int code;
-    do {
-        code = cli_call(cli, "GET", "/v1/journal", NULL, out_answer);
-        if (code != EXIT_UNREACHABLE && !(code == EXIT_REFUSED && cli->refused_status == 503))
-            return code;
-        rest();
-    } while (++*tries < TRIES);
-    return code;
+    bool passes = true;
+    cli->quiet = true;
+    for (unsigned tries = 1; passes && tries < TRIES; tries++) {
+        int code = cli_call(cli, "GET", "/v1/journal", NULL, out_answer);
+        passes = code == EXIT_UNREACHABLE || (code == EXIT_REFUSED && cli->refused_status == 503);
+        if (passes)
+            rest();
+        else if (code == EXIT_DONE)
+            break;
+    }
+    cli->quiet = false;
+    return *out_answer ? EXIT_DONE : cli_call(cli, "GET", "/v1/journal", NULL, out_answer);
 }
 
 static int end_resync(struct cli *cli, const json_t *part)
@@ -179,16 +184,13 @@ static int begin_again(struct cli *cli, unsigned *refusals)
 
 static int wait_for_resync(struct cli *cli)
 {
-    unsigned tries = 0, refusals = 0;
+    unsigned refusals = 0;
     struct pace pace = {.count = 0};
     for (unsigned polls = 0;; polls++) {
         json_t *answer = NULL;
-        cli->quiet = tries + 1 < TRIES;
-        int code = ask_status(cli, &tries, &answer);
-        cli->quiet = false;
+        int code = ask_status(cli, &answer);
         if (code != EXIT_DONE)
             return code;
-        tries = 0;
         const json_t *part = json_object_get(answer, "resync");
         const char *state = show_string(part, "state");
         bool none = strcmp(state, "none") == 0;

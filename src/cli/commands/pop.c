@@ -47,6 +47,7 @@ static int finish(struct pop *pop, const json_t *jobs)
     struct finish_job *list = mem_zalloc((count + 1) * sizeof(*list));
     const json_t *job;
     if (ferror(stdout)) {
+        cli_message(pop->cli, "cannot write the output: the jobs are not finished");
         mem_free(list);
         return EXIT_REFUSED;
     }

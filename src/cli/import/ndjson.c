@@ -32,9 +32,11 @@ struct importing {
     struct buf text;  /* a push */
     struct arena scratch;
     bool started, ended;                    /* the first and the last line were there */
+    bool cut;                               /* an export before it has no last line */
     uint64_t topics, with_settings, paused; /* in the export; pauses that are not over */
     uint64_t configured, same, differing, topics_refused; /* with settings: what became of them */
-    uint64_t jobs, bad, stated_jobs;
+    uint64_t jobs, bad;
+    uint64_t job_lines, missing; /* of the export under way; of all exports */
 };
 
 static void print_line(const struct importing *all, const char *why)
@@ -189,6 +191,7 @@ static int take_job(struct importing *all, struct bytes job)
     struct ndjson_job found;
     const char *why;
     all->text.len = 0;
+    all->job_lines++;
     if (ndjson_push_line(job, all->options->prefix, &all->scratch, &all->text, &found, &why)) {
         print_line(all, why);
         all->bad++;
@@ -221,12 +224,20 @@ static int take_job(struct importing *all, struct bytes job)
 
 /* ---- lines ---- */
 
+/* Compares the number of jobs that the export had with the lines of them that were here. */
 static void take_end(struct importing *all, struct bytes end)
 {
     struct json_value jobs = json_find(end, "jobs");
-    int64_t count = 0;
-    all->ended = json_int(&jobs, &count);
-    all->stated_jobs = (uint64_t)count;
+    int64_t stated = 0;
+    char why[120];
+    all->ended = json_int(&jobs, &stated);
+    if (stated <= 0 || (uint64_t)stated <= all->job_lines)
+        return;
+    (void)snprintf(why, sizeof(why), "the export had %lld job%s, and %llu of them are here",
+                   (long long)stated, plural((uint64_t)stated),
+                   (unsigned long long)all->job_lines); /* it fits */
+    print_line(all, why);
+    all->missing += (uint64_t)stated - all->job_lines;
 }
 
 static int take_line(struct importing *all, struct bytes line)
@@ -252,8 +263,13 @@ static int take_line(struct importing *all, struct bytes line)
     if (whole && bytes_eq(name.text, BYTES("later")))
         format = json_find(value.text, "format");
     if (bytes_eq(format.text, BYTES("1"))) {
+        bool cut = all->started && !all->ended; /* several exports may stand in one file */
+        if (cut)
+            print_line(all, "the last line of the export before this one is missing");
+        all->cut = all->cut || cut;
         all->started = true;
-        all->ended = false; /* several exports may stand in one file */
+        all->ended = false;
+        all->job_lines = 0;
         return EXIT_DONE;
     }
     if (format.text.len) {
@@ -335,15 +351,15 @@ static void report_json(const struct importing *all)
 {
     const struct import_push *push = all->push;
     json_t *line = json_pack(
-        "{sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "dry_run", all->options->dry_run,
+        "{sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "dry_run", all->options->dry_run,
         "topics", (json_int_t)all->topics, "with_settings", (json_int_t)all->with_settings,
         "configured", (json_int_t)all->configured, "same_settings", (json_int_t)all->same,
         "other_settings", (json_int_t)all->differing, "paused", (json_int_t)all->paused,
         "topics_refused", (json_int_t)all->topics_refused, "jobs", (json_int_t)all->jobs, "created",
         (json_int_t)push->created, "kept", (json_int_t)push->kept, "refused",
-        (json_int_t)push->refused, "bad_lines", (json_int_t)all->bad, "renamed",
-        (json_int_t)push->renamed, "reserved", (json_int_t)push->reserved, "notes_left_out",
-        (json_int_t)push->noted);
+        (json_int_t)push->refused, "bad_lines", (json_int_t)all->bad, "missing",
+        (json_int_t)all->missing, "renamed", (json_int_t)push->renamed, "reserved",
+        (json_int_t)push->reserved, "notes_left_out", (json_int_t)push->noted);
     cli_print_json(line);
     json_decref(line);
 }
@@ -413,8 +429,10 @@ static int import_all(struct importing *all)
     if (read_all && !all->ended) {
         cli_message(all->cli,
                     "the export's last line is missing: there may be more jobs than these");
-        code = code == EXIT_DONE ? EXIT_WRONG : code;
+        all->cut = true;
     }
+    if (code == EXIT_DONE && (all->cut || all->missing > 0))
+        code = EXIT_WRONG;
     if (code != EXIT_DONE && code != EXIT_WRONG && !all->options->dry_run)
         cli_message(all->cli, "stopped before the end: run it again, what is there is kept");
     report(all);

@@ -412,6 +412,10 @@ static bool work(struct far_visit *visit)
         visit->step = visit->answered ? VISIT_LEAVES : VISIT_TAKES;
         return false;
     case VISIT_TAKES:
+        if (visit->answered) { /* cancelled: the core must not hold a ticket of what is freed */
+            visit->step = VISIT_LEAVES;
+            return false;
+        }
         take(visit);
         visit->embedded->busy |= visit->step == VISIT_TAKES;
         return visit->step == VISIT_TAKES;

@@ -250,6 +250,23 @@ def test_an_export_that_is_not_whole_is_reported_and_can_be_run_again(servers):
     assert imported(second, text)["kept"] == 900
 
 
+def test_lines_that_an_export_had_and_lacks_are_reported(servers):
+    first, second, _ = servers
+    with Client(first.port) as client:
+        client.push_many("t", [{"id": f"j{n}", "due": FAR} for n in range(9)])
+    text = exported(first)
+    lines = text.splitlines(keepends=True)
+    lacking = "".join(line for line in lines if '"id":"j4"' not in line)
+    done = later(second, "import", "--dry-run", text=lacking)
+    assert done.returncode == WRONG
+    assert f"line {len(lines) - 1}: the export had 9 jobs, and 8 of them are here\n" in done.stderr
+    told = imported(second, lacking + text.replace('"id":"j', '"id":"k'), code=WRONG)
+    assert told["missing"] == 1 and told["created"] == 17
+    done = later(second, "import", text="".join(lines[:4]) + text)
+    assert done.returncode == WRONG and "line 5: the last line of the export before this one is missing" in done.stderr
+    assert imported(second, text + text)["missing"] == 0
+
+
 def test_a_pipe_of_both_that_is_interrupted_goes_on_when_it_is_run_again(servers):
     """By Ctrl-C, which both get. To Redis, and back to an embedded engine."""
     with Client(servers[0].port) as client:

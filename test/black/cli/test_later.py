@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -12,7 +13,7 @@ import time
 import pytest
 from process import LATER
 from terminal import on_a_terminal
-from wire import Client
+from wire import Client, eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
 
@@ -196,6 +197,23 @@ def test_a_bench_of_the_port_of_another_protocol_says_what_may_be_wrong(later, l
         assert answer.returncode in (REFUSED, UNREACHABLE)
         assert ("is it a port for HTTP, or with --beanstalk one for clients of beanstalkd?" in answer.stderr
                 or "This is laterd's port for clients of beanstalkd" in answer.stderr), answer
+
+
+def state_of(pid):
+    """T: it is stopped."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_a_bench_that_is_interrupted_leaves_no_server_stopped(laterd):
+    server = laterd(beanstalk=("127.0.0.1:0",))
+    words = ("bench", "burst", "--beanstalk", f"127.0.0.1:{server.beanstalk_port}", "--stop", "--jobs", "100",
+             "--connections", "2", "--lead", "4s", "--server-pid", str(server.pid))
+    with subprocess.Popen([LATER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+        assert eventually(lambda: state_of(server.pid) == "T", 30)
+        bench.send_signal(signal.SIGINT)
+        assert bench.wait(30) == -signal.SIGINT
+    assert eventually(lambda: state_of(server.pid) != "T", 5)
 
 
 @pytest.mark.parametrize("options, answer", [

@@ -83,6 +83,54 @@ def test_lines_are_pushed_only_if_the_server_says_what_became_of_each():
             assert "the server answered for " in done.stderr and " jobs of 2" in done.stderr
 
 
+def exporting(got, alone=None):
+    """What is said of a topic whose reserved jobs are a and b, and what was written."""
+    listed = {"jobs": [{"id": "a", "body_bytes": 1}, {"id": "b", "body_bytes": 1}]}
+    with Fake({"GET /v1/topics/t": (200, {"name": "t"}), "GET /v1/topics/t/jobs": (200, listed),
+               "POST /v1/get": (200, {"results": got}), "GET /v1/jobs/b": alone}) as fake:
+        done = later(fake.url, "export t")
+    assert '"end"' not in done.stdout
+    return done.returncode, done.stderr
+
+
+def closes(*_):
+    raise ConnectionError
+
+
+def test_an_export_is_whole_only_if_the_server_says_what_became_of_each_job():
+    for got in ([], [{"job": {"id": "a"}}]):
+        assert exporting(got) == (REFUSED, "later export: t: the server's answer is none that this `later` knows\n")
+
+
+def test_an_export_that_ends_at_a_job_that_is_asked_for_alone_says_why():
+    got = [{"job": {"id": "a"}}, {"status": 503}]
+    code, said = exporting(got, closes)
+    assert code == UNREACHABLE and "it closed the connection without an answer" in said
+    assert exporting(got, (403, {"status": 403, "code": "forbidden"})) == (
+        REFUSED, "later export: t: the server does not show a job (403)\n")
+    code, said = exporting(got, (200, ["no job"]))
+    assert code == REFUSED and said == "later export: t: the server's answer is none that this `later` knows\n"
+
+
+def test_jobs_that_could_not_be_written_are_not_finished_and_that_is_said():
+    with Fake({"POST /v1/reserve": (200, {"jobs": [{"id": "a", "lease": "1"}]})}) as fake, \
+            open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([LATER, "-s", fake.url, "pop", "t", "--finish"], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=60, check=False)
+        assert done.returncode == REFUSED
+        assert done.stderr == "later pop: cannot write the output: the jobs are not finished\n"
+        assert [name for name, *_ in fake.requests] == ["POST /v1/reserve"]
+
+
+def test_a_resync_whose_progress_cannot_be_read_says_why():
+    begun = {"POST /v1/journal/resync": (202, {"journal": True, "resync": {"state": "running"}})}
+    refusal = {"status": 400, "code": "bad_field", "detail": "another server"}
+    with Fake({**begun, "GET /v1/journal": (400, refusal)}) as fake:
+        done = later(fake.url, "journal resync")
+        assert done.returncode == REFUSED and done.stderr == "later journal: another server (bad_field)\n"
+        assert 0 < len(fake.asked("GET /v1/journal")) <= 2
+
+
 TOPIC = {"name": "t", "delayed": 0, "ready": 3, "reserved": 0, "buried": 0}
 
 

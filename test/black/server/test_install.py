@@ -67,6 +67,21 @@ def test_the_service_keeps_jobs_where_its_configuration_says(tmp_path):
         assert server.wait_log("reloaded")
 
 
+def test_an_installed_laterd_finds_its_plugins_whatever_the_prefix(tmp_path):
+    """The one of the installation, which may be another one than that of the build."""
+    done = make("install", f"DESTDIR={tmp_path}", "PREFIX=/opt/later", "SCDOC=")
+    assert done.returncode == 0, done.stderr
+    if not (tmp_path / "opt/later/lib/laterd/laterd-nats.so").exists():
+        pytest.skip("this laterd was built without NATS")
+    config = tmp_path / "laterd.conf"
+    config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = none\n[store]\ndata_dir = {tmp_path}/data\n"
+                      "[broker.b]\ntype = nats\nurl = nats://127.0.0.1:1\n", encoding="utf-8")
+    server = Laterd(tmp_path)
+    server.command = lambda: [tmp_path / "opt/later/bin/laterd", "--config", config]
+    with server:
+        assert server.events("store_opened")
+
+
 def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):
     configured = tmp_path / "configured"
     server = laterd({"store": {"data_dir": configured}})
@@ -96,9 +111,10 @@ def test_bootstrap_leaves_no_service_running_that_it_brought(tmp_path, words, in
     programs, log = tmp_path / "bin", tmp_path / "log"
     programs.mkdir()
     fake(programs, "dpkg-query", f'printf "not-installed=gcc installed={installed}:amd64 "')
-    for name in ("apt-get", "systemctl"):
-        fake(programs, name, f'echo {name} "$@" >> {log}')
-    fake(programs, "sudo", 'exec "$@"')
+    fake(programs, "systemctl", f'echo systemctl "$@" >> {log}')
+    fake(programs, "apt-get", f'test "$DEBIAN_FRONTEND" = noninteractive || exit 1\necho apt-get "$@" >> {log}')
+    fake(programs, "id", "echo 1000")
+    fake(programs, "sudo", 'exec env -i PATH="$PATH" "$@"')  # it passes no variables on
     done = subprocess.run([os.path.join(ROOT, "script", "bootstrap"), *words], capture_output=True,
                           text=True, check=False, timeout=60,
                           env=dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}"))

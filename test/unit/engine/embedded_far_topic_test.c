@@ -265,6 +265,35 @@ static void p2_far_jobs_that_are_loaded_during_a_kick_come_due(void **state)
     bed.engine->verbs->use_budget(bed.engine, NULL);
 }
 
+/* It has been done for some of the jobs, and others would be told of it later. */
+static void p5_a_clear_or_kick_whose_client_has_gone_meanwhile_goes_no_further(void **state)
+{
+    (void)state;
+    enum { STEPS = 16 }; /* of a turn */
+    static const enum cmd_kind kinds[] = {CMD_CLEAR_TOPIC, CMD_KICK_TOPIC, CMD_LIST};
+    struct budget spent = {0};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        struct ticket ticket = {.answered = receive};
+        struct cmd cmd = on_t(kinds[i], JOB_DELAYED, JOBS);
+        struct core_totals before = totals();
+        bed.answer.there = false;
+        bed.engine->verbs->use_budget(bed.engine, &spent); /* a few of them in each turn */
+        turn(&cmd, &ticket);
+        for (int turns = 0; totals().far == before.far; turns++) {
+            assert_true(turns < TURNS_MAX);
+            turn(NULL, NULL);
+        }
+        assert_false(bed.answer.there);
+        bed.engine->verbs->cancel(bed.engine, &ticket);
+        bed.engine->verbs->use_budget(bed.engine, NULL); /* all that is left in one */
+        rest(200);
+        assert_int_equal(embedded_waiting_replies(bed.embedded), 0);
+        assert_int_equal(totals().jobs[JOB_READY], 0);
+        assert_true(totals().jobs[JOB_DELAYED] + STEPS + 1 >= before.jobs[JOB_DELAYED]);
+    }
+    assert_false(bed.answer.there);
+}
+
 static void a_topic_is_cleared_of_far_jobs(void **state)
 {
     (void)state;
@@ -335,6 +364,7 @@ int main(void)
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
         TEST(far_jobs_are_kicked_in_order_of_their_due_time),
         TEST(p2_far_jobs_that_are_loaded_during_a_kick_come_due),
+        TEST(p5_a_clear_or_kick_whose_client_has_gone_meanwhile_goes_no_further),
         TEST(a_topic_is_cleared_of_far_jobs),
         TEST(clearing_ends_though_far_jobs_cannot_be_read),
         TEST(jobs_beside_a_damaged_one_are_listed),
