@@ -362,7 +362,7 @@ const struct command command_import = {
         "consumers begin when it is done, else a finished job would come again.\n"
         "\nExit 0: all is there. 1: no binlog in DIR, nothing of this layout in Redis. 3: a\n"
         "beanstalkd has it open. 4: the server refused jobs, or DIR cannot be read. 5: no\n"
-        "connection: run it again. 6: parts are damaged or foreign; all else is there.\n"
+        "connection: run it again. 6: parts are missing, damaged or foreign; all else is there.\n"
         "\nExamples:\n"
         "  later export -s old:9277 | later import -s new:9277\n"
         "  later import beanstalkd /var/lib/beanstalkd --dry-run\n"
