@@ -228,7 +228,7 @@ static int settle(struct consumer *consumer, const struct held *held, const char
     if (may_pass(cli, code))
         cli_message(cli, "it comes again when its ttr ends");
     else if (repeated && code == EXIT_CONFLICT)
-        cli_message(cli, "the server has no lease of it any more: it comes again");
+        cli_message(cli, "the server no longer knows its lease: the job comes again");
     cli->subject = NULL;
     if (consumer->code == EXIT_DONE)
         consumer->code = code;
@@ -287,7 +287,7 @@ static void conclude(struct consumer *consumer, const struct held *held, const s
     char room[TEXT_ROOM];
     if (held->lost) {
         cli->subject = held->id;
-        cli_message(cli, "the job was not held to its end: the command was ended");
+        cli_message(cli, "its lease was lost (the job was deleted or given to another): the command was ended");
         cli->subject = NULL;
         consumer->failed = true;
         return;

@@ -73,7 +73,7 @@ def fail_over(part, sentinels):
         part.load(0.1, 0.4)
     master.kill()
     replica.thaw()
-    # One attempt takes up to 4 s, and the next begins 8 s later: on a busy machine, some are in vain.
+    # One attempt takes up to 4 s, and the next begins 8 s later: on a busy machine, some fail.
     until(lambda: sentinels.master() is replica and replica.info("replication")["role"] == "master",
           lambda: "the sentinels made nobody master: " + sentinels.describe(), seconds=120)
     part.load(0.2, 0.4)  # without a replica: nothing can be acknowledged

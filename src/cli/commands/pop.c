@@ -227,7 +227,7 @@ static int64_t kill_after_us(const struct cli *cli, const char *text)
     int64_t us = cli_duration_us(cli, "--kill-after", text);
     if (us == 0)
         cli_bad_value(
-            cli, "--kill-after is longer than nothing; without it a command may take any time");
+            cli, "--kill-after must be more than 0; without it a command may take any time");
     return us;
 }
 
@@ -249,7 +249,7 @@ static void check_exec(const struct cli *cli, const struct pop *pop,
                                         : "--kill-after");
     if (exec->command && (pop->finish || pop->body_only))
         cli_usage(
-            cli, "%s and --exec, not both: its command gets the body, and its end finishes the job",
+            cli, "%s and --exec, not both: the command gets the body, and its success finishes the job",
             pop->finish ? "--finish" : "--body");
     if (exec->forever && max_given)
         cli_usage(cli, "--forever or --max, not both");
@@ -304,30 +304,30 @@ const struct command command_pop = {
     .summary = "Take the next due job, yours until its ttr runs out, or run a command for it",
     .help =
         "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
-        "  -n, --max N     up to N jobs at once (1)\n"
+        "  -n, --max N     up to N jobs (1): at once, or one after another with --exec\n"
         "  -f, --finish    finish the jobs once they have been written out\n"
         "  -b, --body      only the body, byte for byte, and a line end\n"
-        "\nA consumer of its own: a command for each job, one after another\n"
+        "\nWith --exec it is a complete consumer: it runs a command for each job\n"
         "  -x, --exec COMMAND    run COMMAND by sh -c, with the body on its standard input (with\n"
-        "                        --json the whole job). It exits with 0: the job is finished;\n"
+        "                        --json the whole job). If it exits with 0, the job is finished;\n"
         "                        else it is released, with the exit status as its code\n"
-        "  -F, --forever         for every job that comes, until SIGTERM or Ctrl-C; a server that\n"
-        "                        goes away is waited for. Each wait is --wait long (30s)\n"
-        "  -d, --delay D         a failed job comes again after D (else as its retry schedule\n"
-        "                        says, or after 30s if it has none)\n"
-        "  -k, --kill-after D    a command that takes longer than D is ended, and has failed\n"
-        "While COMMAND runs, the job is held: its ttr begins again and again. If the job is\n"
+        "  -F, --forever         go on until SIGTERM or Ctrl-C, also when no job comes (within\n"
+        "                        --wait, 30s) or the server is away\n"
+        "  -d, --delay D         a failed job comes again after D, and is never buried (else as\n"
+        "                        its retry schedule says, or after 30s if it has none)\n"
+        "  -k, --kill-after D    a command that takes longer than D is ended and counts as failed\n"
+        "While COMMAND runs, the job is held: its lease is renewed. If the job is\n"
         "deleted or given to another meanwhile, COMMAND is ended. It has LATER_JOB_ID, _TOPIC,\n"
-        "_LEASE, _ATTEMPT, _FAILURES and LATER_SERVER in its environment. A signal waits for the\n"
-        "command that runs; a second one ends it. After exit status 126 or 127 (COMMAND cannot\n"
-        "be run) no more jobs are taken.\n"
+        "_LEASE, _ATTEMPT, _FAILURES and LATER_SERVER in its environment. After a signal later\n"
+        "waits for the running command and then ends; a second signal ends the command. After\n"
+        "exit status 126 or 127 (COMMAND cannot be run) no more jobs are taken.\n"
         "\nExit 1 if no job came; on a terminal standard error says what the topic has. With "
         "--json,\n"
         "one job a line, with its lease, and nothing if none came. Exit 6 if a command failed.\n"
         "\nExamples:\n"
         "  later pop mail --wait 1m\n"
         "  later pop urgent mail --max 10 --json\n"
-        "  later pop mail --wait 1m --exec 'sendmail -t'\n"
+        "  later pop mail --wait 1m --exec '/usr/sbin/sendmail -t'\n"
         "  later pop orders --forever --kill-after 5m --exec './close \"$LATER_JOB_ID\"'\n",
     .run = run,
 };

@@ -229,7 +229,7 @@ static void answered(void *owner, struct script_request *request, enum err err,
         stream->not_before_us = now_of(all) + AGAIN_US;
         if (now_of(all) - stream->answered_us > SILENT_US)
             fail(all,
-                 err ? "Redis does not answer" : "there is no journal in Redis: it was given up");
+                 err ? "Redis does not answer, or moves a slot" : "there is no journal in Redis: it was given up");
         return;
     }
     stream->answered_us = now_of(all);

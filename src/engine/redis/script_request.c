@@ -501,6 +501,8 @@ void script_requests_open(struct script_requests *calls, uint32_t partition,
     to->opened_us = calls->options.loop->now_us;
     to->places = places;
     share_places(to);
+    for (struct list *at = to->unsent.next; at != &to->unsent; at = at->next)
+        LIST_ENTRY(at, struct script_request, unsent)->retry_at_us = 0; /* it may be put right */
     send_waiting(to);
 }
 

@@ -75,7 +75,7 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["pop", "t", "--kill-after", "5s"], "later pop: --kill-after belongs to --exec"),
     (["pop", "t", "--exec", "cat", "--forever", "--max", "3"], "later pop: --forever or --max, not both"),
     (["pop", "t", "--exec", "cat", "--finish"],
-     "later pop: --finish and --exec, not both: its command gets the body, and its end finishes the job"),
+     "later pop: --finish and --exec, not both: the command gets the body, and its success finishes the job"),
     (["kick", "job", "--topic", "t"], "later kick: ids or --topic, not both: 'job'"),
 ])
 def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says):
@@ -123,7 +123,7 @@ def test_bad_usage_is_a_clear_line_then_the_usage_and_exit_2(later, words, says)
     (["get", ""], "later get: an ID is empty"),
     (["finish", ""], "later finish: an ID is empty"),
     (["pop", "t", "--exec", "cat", "--kill-after", "0"],
-     "later pop: --kill-after is longer than nothing; without it a command may take any time"),
+     "later pop: --kill-after must be more than 0; without it a command may take any time"),
     (["pop", "t", "--exec", " "], "later pop: --exec: the command is empty"),
     (["push", "t", "@/no/such"], "later push: cannot read /no/such: No such file or directory"),
     (["topic", "set", "t", "--file", "/no/such"], "later topic: cannot read /no/such: No such file or directory"),

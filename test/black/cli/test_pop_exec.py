@@ -111,7 +111,7 @@ def test_a_command_of_a_job_that_is_deleted_meanwhile_is_ended(client, pop, topi
     began = time.monotonic()
     done = pop(topic, f"{LATER} rm {topic}-1; sleep 50; echo survived")
     assert time.monotonic() - began < 40 and done.stdout == f"deleted {topic}-1\n"
-    assert done.returncode == WRONG and "the job was not held to its end" in done.stderr
+    assert done.returncode == WRONG and "its lease was lost" in done.stderr
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(client, pop, topic):

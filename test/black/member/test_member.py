@@ -613,7 +613,7 @@ def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, me
             service.thaw()
         until(lambda: laterd.events("leaving_long"), 8)
         assert 'waits_for="webhooks"' in facts(laterd, "leaving_long")
-        until(lambda: cluster(laterd).get("role") == "waiting", 2)  # resigned: it leads in vain no longer
+        until(lambda: cluster(laterd).get("role") == "waiting", 2)  # resigned: it does not lead without a store
         closed = laterd.events("leader_closed")
         soon(time.monotonic() - begun, 9)  # the thread ends by itself after that
         assert not closed
