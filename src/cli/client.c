@@ -376,8 +376,10 @@ static CURLcode perform(struct client *client)
         bad = curl_multi_poll(client->multi, &keys, client->watch ? 1 : 0, POLL_MS, NULL);
         if (client->watch && keys.revents)
             client->interrupted = client->watch();
-        if (client->interrupted)
+        if (client->interrupted) { /* an answer that is there is taken: it may hold a job */
+            bad = curl_multi_perform(client->multi, &running);
             break;
+        }
     }
     const CURLMsg *end = curl_multi_info_read(client->multi, &left);
     CURLcode code = end ? end->data.result : CURLE_ABORTED_BY_CALLBACK;

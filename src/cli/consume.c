@@ -166,7 +166,8 @@ static void set_environment(const struct cli *cli, const json_t *job)
 }
 
 /* Waits for the command's end, and holds the job meanwhile. False: it took too long, and was ended.
- */
+ * When the shell of a command that is to end has ended, what is left of its group is killed: the
+ * job is given back then. */
 static bool wait_for(struct consumer *consumer, struct child *child, struct held *held)
 {
     int64_t run_us = consumer->options->limit_us;
@@ -191,6 +192,8 @@ static bool wait_for(struct consumer *consumer, struct child *child, struct held
         int64_t next_us = limit_us < kill_us ? limit_us : kill_us;
         wait_until(!held->lost && held->renew_us < next_us ? held->renew_us : next_us);
     }
+    if (terminated)
+        child_signal(child, SIGKILL);
     return in_time;
 }
 
@@ -202,8 +205,8 @@ static bool wait_for(struct consumer *consumer, struct child *child, struct held
  * may also find the job without the lease: released by an earlier call, or by a server that was
  * killed and had not kept it.
  */
-static int settle(struct consumer *consumer, const struct held *held, const char *after,
-                  json_t *body, json_t **out_answer)
+static int settle(struct consumer *consumer, struct held *held, const char *after, json_t *body,
+                  json_t **out_answer)
 {
     struct cli *cli = consumer->cli;
     int64_t pause_ms = AGAIN_MIN_MS;
@@ -218,6 +221,8 @@ static int settle(struct consumer *consumer, const struct held *held, const char
         int64_t again_us = now_us() + pause_ms * 1000;
         while (now_us() < again_us && signals.stops < 2)
             wait_until(again_us);
+        if (now_us() >= held->renew_us && !held->lost)
+            renew(consumer, held); /* that may work while this is refused */
         pause_ms = pause_ms * 2 < AGAIN_MAX_MS ? pause_ms * 2 : AGAIN_MAX_MS;
         repeated = true;
     }
@@ -258,7 +263,7 @@ static void report_released(const struct consumer *consumer, const struct held *
     buf_fini(&line);
 }
 
-static void release(struct consumer *consumer, const struct held *held, struct bytes reason,
+static void release(struct consumer *consumer, struct held *held, struct bytes reason,
                     int exit_status)
 {
     const struct consume_options *options = consumer->options;
@@ -277,7 +282,7 @@ static void release(struct consumer *consumer, const struct held *held, struct b
 }
 
 /* The command has ended. */
-static void conclude(struct consumer *consumer, const struct held *held, const struct child *child,
+static void conclude(struct consumer *consumer, struct held *held, const struct child *child,
                      bool in_time)
 {
     struct cli *cli = consumer->cli;
@@ -287,7 +292,9 @@ static void conclude(struct consumer *consumer, const struct held *held, const s
     char room[TEXT_ROOM];
     if (held->lost) {
         cli->subject = held->id;
-        cli_message(cli, "its lease was lost (the job was deleted or given to another): the command was ended");
+        cli_message(
+            cli,
+            "its lease was lost (the job was deleted or given to another): the command was ended");
         cli->subject = NULL;
         consumer->failed = true;
         return;
@@ -374,7 +381,7 @@ static int consume_forever(struct consumer *consumer)
 {
     struct cli *cli = consumer->cli;
     int64_t pause_ms = AGAIN_MIN_MS;
-    while (signals.stops == 0 && !consumer->broken) {
+    while (!signals_read() && !consumer->broken) {
         int code;
         bool taken = take_job(consumer, &code);
         if (code == EXIT_DONE) {
@@ -401,7 +408,7 @@ static int consume_some(struct consumer *consumer, bool *out_none)
 {
     int code = EXIT_DONE;
     bool taken = true;
-    while (taken && consumer->done < consumer->options->jobs_max && signals.stops == 0 &&
+    while (taken && consumer->done < consumer->options->jobs_max && !signals_read() &&
            !consumer->broken)
         taken = take_job(consumer, &code);
     if (signals.stops > 0)

@@ -24,8 +24,8 @@ struct consume_options {
 
 /*
  * Exit code: EXIT_DONE: all commands succeeded; EXIT_NOTHING: no job came; EXIT_WRONG: a command
- * failed, also if a signal ended the loop; else of the call that failed, which was printed. With `forever`:
- * EXIT_DONE after a signal.
+ * failed, also if a signal ended the loop; else of the call that failed, which was printed. With
+ * `forever`: EXIT_DONE after a signal.
  */
 int consume_run(struct cli *cli, const struct consume_options *options, bool *out_none);
 

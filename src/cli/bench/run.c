@@ -92,7 +92,7 @@ static void run_cycle(struct bench *bench, struct load *load)
     measure(bench, load, load_clock(load) + bench->options.limit_us);
 }
 
-/* The servers that are stopped now. Whatever ends this program, they go on. */
+/* The servers that are stopped now. They go on when this program ends, but by SIGKILL or a bug. */
 static struct {
     pid_t pids[BENCH_PIDS];
     volatile sig_atomic_t count;
@@ -114,7 +114,7 @@ static void end_by_signal(int number)
 
 static void stop_servers(const struct bench *bench)
 {
-    static const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+    static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM};
     static bool guarded;
     memcpy(stopped.pids, bench->options.pids, sizeof(stopped.pids));
     stopped.count = (sig_atomic_t)bench->options.pid_count;

@@ -226,8 +226,8 @@ static int64_t kill_after_us(const struct cli *cli, const char *text)
 {
     int64_t us = cli_duration_us(cli, "--kill-after", text);
     if (us == 0)
-        cli_bad_value(
-            cli, "--kill-after must be more than 0; without it a command may take any time");
+        cli_bad_value(cli,
+                      "--kill-after must be more than 0; without it a command may take any time");
     return us;
 }
 
@@ -249,7 +249,8 @@ static void check_exec(const struct cli *cli, const struct pop *pop,
                                         : "--kill-after");
     if (exec->command && (pop->finish || pop->body_only))
         cli_usage(
-            cli, "%s and --exec, not both: the command gets the body, and its success finishes the job",
+            cli,
+            "%s and --exec, not both: the command gets the body, and its success finishes the job",
             pop->finish ? "--finish" : "--body");
     if (exec->forever && max_given)
         cli_usage(cli, "--forever or --max, not both");
@@ -304,10 +305,10 @@ const struct command command_pop = {
     .summary = "Take the next due job, yours until its ttr runs out, or run a command for it",
     .help =
         "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
-        "  -n, --max N     up to N jobs (1): at once, or one after another with --exec\n"
+        "  -n, --max N     up to N jobs at once, or one after another for a command (1)\n"
         "  -f, --finish    finish the jobs once they have been written out\n"
         "  -b, --body      only the body, byte for byte, and a line end\n"
-        "\nWith --exec it is a complete consumer: it runs a command for each job\n"
+        "\nA complete consumer: it runs a command for each job, one after another\n"
         "  -x, --exec COMMAND    run COMMAND by sh -c, with the body on its standard input (with\n"
         "                        --json the whole job). If it exits with 0, the job is finished;\n"
         "                        else it is released, with the exit status as its code\n"

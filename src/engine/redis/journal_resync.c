@@ -228,8 +228,8 @@ static void answered(void *owner, struct script_request *request, enum err err,
     if (err || state != 1 || count < 2) {
         stream->not_before_us = now_of(all) + AGAIN_US;
         if (now_of(all) - stream->answered_us > SILENT_US)
-            fail(all,
-                 err ? "Redis does not answer, or moves a slot" : "there is no journal in Redis: it was given up");
+            fail(all, err ? "Redis does not answer, or moves a slot"
+                          : "there is no journal in Redis: it was given up");
         return;
     }
     stream->answered_us = now_of(all);

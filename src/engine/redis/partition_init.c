@@ -173,7 +173,8 @@ static void look_after_error(struct opening *opening)
     if (opening->rebuilding && opening->all) /* the rebuild under way may have passed that job */
         script_requests_halfway(opening->partition_init->options.calls, opening->partition);
     else
-        rebuild(opening, "a script was stopped halfway, or a repair could not end: all jobs are looked at",
+        rebuild(opening,
+                "a script was stopped halfway, or a repair could not end: all jobs are looked at",
                 "let nobody else write to these keys, nor take rights from laterd's user");
 }
 

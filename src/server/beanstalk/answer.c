@@ -64,8 +64,9 @@ static void refused(const struct beanstalk_pending *pending, enum err err, struc
         beanstalk_encode(out, beanstalk_word_of(err));
 }
 
-/* A touch that finds the lease ended ends the reservation; a release, bury or delete that was
-   refused for another reason has not ended it, and the client may send it again. */
+/* A touch that finds the lease ended ends the reservation, and one that was refused for another
+   reason has not extended it. A release, bury or delete that was refused so has mostly not ended
+   it, and the client may send it again. */
 static void keep_or_forget(const struct beanstalk_pending *pending, enum err err)
 {
     struct beanstalk_session *beanstalk = pending->session;
@@ -73,7 +74,10 @@ static void keep_or_forget(const struct beanstalk_pending *pending, enum err err
         &beanstalk_server(beanstalk)->beanstalk.reservations;
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(reservations, beanstalk->held, pending->id);
-    if (!err_ends_lease(err))
+    if (!err_ends_lease(err) && reservation && pending->cmd == BEANSTALK_TOUCH) {
+        if (pending->ended.until_us < reservation->until_us)
+            beanstalk_reservations_extend(reservation, pending->ended.until_us);
+    } else if (!err_ends_lease(err))
         beanstalk_reservations_put_back(reservations, beanstalk->held, &pending->ended);
     else if (reservation && pending->cmd == BEANSTALK_TOUCH)
         beanstalk_reservations_drop(reservations, reservation);

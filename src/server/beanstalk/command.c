@@ -246,6 +246,7 @@ static void holder_only(struct beanstalk_session *beanstalk,
     if (request->cmd == BEANSTALK_TOUCH) {
         cmd.kind = CMD_TOUCH;
         reservation->end = 0; /* a client that touches a job has received it */
+        pending->ended.until_us = reservation->until_us;
         beanstalk_reservations_extend(reservation, beanstalk_server(beanstalk)->loop->now_us +
                                                        reservation->ttr_us);
     } else {

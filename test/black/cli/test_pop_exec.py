@@ -114,6 +114,16 @@ def test_a_command_of_a_job_that_is_deleted_meanwhile_is_ended(client, pop, topi
     assert done.returncode == WRONG and "its lease was lost" in done.stderr
 
 
+def test_what_a_command_started_is_ended_though_it_does_not_listen(client, pop, topic, tmp_path):
+    """Its shell ends at once, and then the job is given back: nothing of it may go on."""
+    push(client, topic, f"{topic}-1", body="x")
+    pid_file = tmp_path / "pid"
+    deaf = f"sh -c 'trap \"\" TERM; echo $$ > {pid_file}; exec sleep 50' | cat"
+    assert pop(topic, deaf, "--kill-after", "2s").returncode == WRONG
+    pid = int(pid_file.read_text())
+    assert eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(client, pop, topic):
     push(client, topic, f"{topic}-1", body="x")
     done = pop(topic, "sleep 50 | cat; echo survived", "--kill-after", "300ms")
@@ -199,4 +209,4 @@ def test_a_job_whose_lease_a_killed_server_has_not_kept_is_reported(laterd, cons
         if state(client, "held") == "gone":
             assert works.returncode == DONE
         else:
-            assert works.returncode == CONFLICT and "held: the server has no lease of it any more" in errors, errors
+            assert works.returncode == CONFLICT and "held: the server no longer knows its lease" in errors, errors

@@ -460,6 +460,20 @@ static void in_the_last_second_of_a_hold_nobody_waits(void **state)
     world_free(world);
 }
 
+static void a_touch_that_is_refused_extends_no_hold(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    (void)state;
+    send_line(world, ann, "put 0 0 3 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    pass(world, SECOND_US);
+    refuse_next(embedded_engine(world_embedded(world)), CMD_TOUCH, 2, ERR_AGAIN);
+    send_line(world, ann, "touch 1\r\ntouch 1\r\n", "OUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n");
+    pass(world, SECOND_US);
+    send_line(world, ann, "reserve\r\n", "DEADLINE_SOON\r\n");
+    world_free(world);
+}
+
 static void a_ttr_of_one_second_is_soon_at_once(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});
@@ -744,6 +758,7 @@ int main(void)
         cmocka_unit_test(p4_what_is_refused_for_a_while_ends_no_hold),
         cmocka_unit_test(a_job_whose_ttr_is_over_may_be_deleted_by_anybody),
         cmocka_unit_test(in_the_last_second_of_a_hold_nobody_waits),
+        cmocka_unit_test(a_touch_that_is_refused_extends_no_hold),
         cmocka_unit_test(a_ttr_of_one_second_is_soon_at_once),
         cmocka_unit_test(a_thousand_commands_at_once_are_answered_in_order),
         cmocka_unit_test(behind_a_reserve_that_waits_nothing_is_done),

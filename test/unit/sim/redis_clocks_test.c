@@ -280,7 +280,7 @@ static void p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap(void 
 static void p3_a_new_daemon_that_starts_a_clock_late_does_not_follow_a_leap(void **state)
 {
     (void)state;
-    start_the_clock_again_after_a_leap_of(400 * MS, 600 * MS, SECOND_US);
+    start_the_clock_again_after_a_leap_of(300 * MS, 600 * MS, 500 * MS);
 }
 
 int main(void)
