@@ -2,9 +2,9 @@
  * The floor under daemons that share a Redis: a bare queue with the duty of laterd's (partitions,
  * unique ids, counts, an answer kept for each request), whose clients' requests go to Redis in
  * calls that carry many. It has no checks, marks, notices, buckets, clocks or repetitions, no HTTP,
- * and each process takes as many jobs of a partition as it has pushed there, so that it never looks
- * in vain. What of two such processes is dearer than one is the price of sharing a call with fewer
- * others, which no daemon can avoid.
+ * and each process takes as many jobs of a partition as it has pushed there, so that no look
+ * finds nothing. What of two such processes is dearer than one is the price of sharing a call with
+ * fewer others, which no daemon can avoid.
  *
  * Its clients are trains: those of one go together in each of its calls, first all push, then all
  * reserve, then all finish. With one daemon, trains of 13 have as many visits of partitions as

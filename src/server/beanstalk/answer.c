@@ -74,13 +74,15 @@ static void keep_or_forget(const struct beanstalk_pending *pending, enum err err
         &beanstalk_server(beanstalk)->beanstalk.reservations;
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(reservations, beanstalk->held, pending->id);
-    if (!err_ends_lease(err) && reservation && pending->cmd == BEANSTALK_TOUCH) {
-        if (pending->ended.until_us < reservation->until_us)
-            beanstalk_reservations_extend(reservation, pending->ended.until_us);
-    } else if (!err_ends_lease(err))
+    int64_t before_us = pending->ended.until_us; /* of a touch */
+    if (pending->cmd != BEANSTALK_TOUCH && !err_ends_lease(err))
         beanstalk_reservations_put_back(reservations, beanstalk->held, &pending->ended);
-    else if (reservation && pending->cmd == BEANSTALK_TOUCH)
+    if (pending->cmd != BEANSTALK_TOUCH || !reservation)
+        return;
+    if (err_ends_lease(err))
         beanstalk_reservations_drop(reservations, reservation);
+    else if (before_us < reservation->until_us)
+        beanstalk_reservations_extend(reservation, before_us);
 }
 
 static void reserved(struct beanstalk_pending *pending, const struct job_view *job, struct buf *out)
