@@ -33,7 +33,7 @@
 
 enum {
     BUDGET_METER_NS = 50 * 1000,
-    BUDGET_SAMPLED_TURNS = 20, /* turns after one in which the thread's own work used up a budget */
+    BUDGET_SAMPLED_TURNS = 20, /* one in which the thread's own work used up a budget, and more */
 };
 
 struct budget_meter {
