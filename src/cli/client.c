@@ -377,7 +377,7 @@ static CURLcode perform(struct client *client)
         if (client->watch && keys.revents)
             client->interrupted = client->watch();
         if (client->interrupted) { /* an answer that is there is taken: it may hold a job */
-            bad = curl_multi_perform(client->multi, &running);
+            (void)curl_multi_perform(client->multi, &running);
             break;
         }
     }
