@@ -175,12 +175,12 @@ if not found[1] then
     if importing then error(MISSING) end
     -- The new clock starts at `held`, so that it continues the one that the daemon knows. A late
     -- request must not set it back: `held` is what the clock showed at most when it was sent. If
-    -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock.
+    -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock. (One
+    -- that began less than two seconds ago follows it until another one sets it.)
     local least, most, queue = unpack_bytes('<I8I8I8', ARGV[1], 21)
     local ran_late = redis_now > most and redis_now <= most + tonumber(ARGV[13] or 0)
     ahead = ran_late and queue - least or held - redis_now
-    -- … So it does not count as set: a new daemon would follow a leap.
-    set = string.format('%.0f %.0f', math.max(0, ARGV[7] - (ran_late and 1 or 0)), held)
+    set = ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays (`filler`): so no key is ever empty, or small enough for
     -- Redis' compact encodings, which are slower. The first number is near the time: number_after().
     found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
