@@ -20,7 +20,7 @@
  *
  * A reading is a system call, so it is made only when the turn has used its time. A reading to
  * compare with is made before that, when the turn has half of the time left that the stage may
- * need: after another reading in the same turn, and in the BUDGET_SAMPLED_TURNS turns after one in
+ * need: after another reading in the same turn, and in BUDGET_SAMPLED_TURNS turns from one on in
  * which the thread itself used up a budget.
  */
 #ifndef LATERD_BASE_BUDGET_H

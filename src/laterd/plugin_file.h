@@ -1,7 +1,7 @@
 /*
- * Loads plugins from the folder of laterd's own executable; from lib/laterd beside that folder,
- * which is where `make install` puts them whatever its PREFIX is; or from LATERD_LIBDIR, which was
- * given at build time.
+ * Loads plugins from the folder of laterd's own executable; if that is a `bin`, from lib/laterd
+ * beside it, which is where `make install` puts them whatever its PREFIX is; or from LATERD_LIBDIR,
+ * which was given at build time.
  */
 #ifndef LATERD_LATERD_PLUGIN_FILE_H
 #define LATERD_LATERD_PLUGIN_FILE_H

@@ -217,20 +217,22 @@ static struct slice *first_due(struct slices *slices)
     return LIST_ENTRY(heap_first(&slices->by_load), struct slice, load_node);
 }
 
+/* True: a block that could not be read is to be tried again now. */
+static bool retries(const struct slices *slices, const struct slice *slice)
+{
+    return slice->unread_count > 0 && slice->retry_at_us <= slices->store->now_us;
+}
+
 static void choose(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
-    int64_t now_us = slices->store->now_us;
     unsigned blocks = SKIP_BLOCKS;
     struct slice *due = first_due(slices);
-    bool again = due && due->unread_count > 0 && due->retry_at_us <= now_us;
-    while (due && !again && skip_dead(slices, due, &blocks)) {
+    while (due && !retries(slices, due) && skip_dead(slices, due, &blocks))
         due = first_due(slices);
-        again = due && due->unread_count > 0 && due->retry_at_us <= now_us;
-    }
     if (due && blocks > 0) {
         load->slice = due;
-        load->block = again ? next_unread(due) : due->loaded;
+        load->block = retries(slices, due) ? next_unread(due) : due->loaded;
         load->emptying = false;
     } else if (!due) {
         load->waits = false; /* no block must be loaded now */

@@ -27,6 +27,11 @@ def pop(shared):
     return run
 
 
+def until_told(folder):
+    """A command that says that it runs (folder/runs), and ends when it may (folder/go)."""
+    return f"touch {folder}/runs; while ! [ -e {folder}/go ]; do sleep 0.1; done"
+
+
 @pytest.fixture
 def consumer(starter):
     """Starts one that goes on: consumer(PORT, TOPIC, COMMAND, more options …)."""
@@ -118,10 +123,14 @@ def test_what_a_command_started_is_ended_though_it_does_not_listen(client, pop, 
     """Its shell ends at once, and then the job is given back: nothing of it may go on."""
     push(client, topic, f"{topic}-1", body="x")
     pid_file = tmp_path / "pid"
-    deaf = f"sh -c 'trap \"\" TERM; echo $$ > {pid_file}; exec sleep 50' | cat"
+    deaf = f"sh -c 'trap \"\" TERM; echo $$ > {pid_file}; exec sleep 600' 2>/dev/null | cat"
     assert pop(topic, deaf, "--kill-after", "2s").returncode == WRONG
     pid = int(pid_file.read_text())
-    assert eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+    try:
+        assert eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+    finally:
+        if os.path.exists(f"/proc/{pid}"):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(client, pop, topic):
@@ -170,8 +179,7 @@ def test_a_server_that_is_away_for_a_while_costs_no_job(laterd, consumer, topic,
     server = laterd(listeners=(f"127.0.0.1:{free_port()}",))
     with Client(server.port) as client:
         push(client, topic, "held", body="held\n")
-    works = consumer(server.port, topic, f"cat; touch {tmp_path}/runs; while ! [ -e {tmp_path}/go ]; do sleep 0.1; done",
-                     "--forever")
+    works = consumer(server.port, topic, f"cat; {until_told(tmp_path)}", "--forever")
     assert eventually((tmp_path / "runs").exists)
     server.stop()
     (tmp_path / "go").touch()
@@ -197,7 +205,7 @@ def test_a_job_whose_lease_a_killed_server_has_not_kept_is_reported(laterd, cons
     server = laterd(listeners=(f"127.0.0.1:{free_port()}",))
     with Client(server.port) as client:
         push(client, topic, "held", body="x")
-    works = consumer(server.port, topic, f"touch {tmp_path}/runs; while ! [ -e {tmp_path}/go ]; do sleep 0.1; done")
+    works = consumer(server.port, topic, until_told(tmp_path))
     assert eventually((tmp_path / "runs").exists)
     server.kill()
     (tmp_path / "go").touch()

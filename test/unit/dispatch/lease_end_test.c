@@ -28,9 +28,8 @@ static void takes_a_second(struct bed *bed, const struct delivery *delivery,
     bed_say(answer, 200, SECOND_US);
 }
 
-/* The fourth job of a key is the first, and waits for a token of the rate; the disk is slow, so
-   that the renewal of its lease is under way. */
-static void begin_to_renew(struct bed *bed)
+/* The fourth job of a key is the first, and waits for a token of the rate. */
+static void begin_to_wait(struct bed *bed)
 {
     bed->answer = takes_a_second;
     bed_settings(bed, "keyed", KEYED);
@@ -40,6 +39,12 @@ static void begin_to_renew(struct bed *bed)
         bed_push(bed, "keyed", "x", 0, KEY);
     bed_pass(bed, 4 * SECOND_US);
     assert_int_equal(bed->seen_count, 3);
+}
+
+/* The same, and the disk is slow, so that the renewal of its lease is under way. */
+static void begin_to_renew(struct bed *bed)
+{
+    begin_to_wait(bed);
     assert_int_equal(bed_jobs(bed, JOB_RESERVED), 1);
     world_hold_disk(bed->world, true);
     bed_pass(bed, 8 * SECOND_US);
@@ -162,14 +167,7 @@ static void a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sen
 static void a_renewal_that_is_refused_for_a_while_counts_no_attempt(void **state)
 {
     struct bed *bed = *state;
-    bed->answer = takes_a_second;
-    bed_settings(bed, "keyed", KEYED);
-    bed_push(bed, "keyed", "warm up", 0, KEY);
-    bed_pass(bed, 2 * SECOND_US);
-    for (int i = 0; i < 3; i++)
-        bed_push(bed, "keyed", "x", 0, KEY);
-    bed_pass(bed, 4 * SECOND_US);
-    assert_int_equal(bed->seen_count, 3);
+    begin_to_wait(bed);
     refuse_next(embedded_engine(world_embedded(bed->world)), CMD_TOUCH, 3, ERR_AGAIN);
     bed_pass(bed, 8 * SECOND_US);
     assert_int_equal(refusing.left, 0);

@@ -107,10 +107,10 @@ static void p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served(void **stat
     model_fini(&whole);
 }
 
-/* Its first record claims to be of a kind that may be skipped, and to be as long as three. */
-static void damage_that_looks_like_a_record_hides_no_job(void **state)
+/* Damages the first block of each slice, one slice at a time: that is reported, and all of its jobs
+ * but the first one come. `bytes`: the file, which has `len`. */
+static void lose_only_the_first_job(void (*damage)(char *bytes, uint64_t len))
 {
-    (void)state;
     struct model whole;
     struct file_list list = {0};
     unsigned slices = 0;
@@ -123,11 +123,9 @@ static void damage_that_looks_like_a_record_hides_no_job(void **state)
         const char *at = sim_disk_file(whole.disk, list.names[i], &len);
         if (memcmp(list.names[i], "slice-", 6) != 0)
             continue;
-        char *bytes = mem_alloc(len), *record = bytes + BLOCK + BATCH_HEAD;
+        char *bytes = mem_aligned(BLOCK, len);
         memcpy(bytes, at, len);
-        size_t first = get_u32(record), second = get_u32(record + first);
-        put_u32(record, (uint32_t)(first + second + get_u32(record + first + second)));
-        put_u8(record + 4, RECORD_SKIP);
+        damage(bytes, len);
         copy_model(&model, &whole, &list);
         sim_disk_put(model.disk, list.names[i], bytes, len);
         mem_free(bytes);
@@ -143,41 +141,35 @@ static void damage_that_looks_like_a_record_hides_no_job(void **state)
     model_fini(&whole);
 }
 
-/* Of each block the first record is of no kind, and the block's checksum has been made for that. */
+/* The first record claims to be of a kind that may be skipped, and to be as long as three. */
+static void make_first_three_one(char *bytes, uint64_t len)
+{
+    char *record = bytes + BLOCK + BATCH_HEAD;
+    size_t first = get_u32(record), second = get_u32(record + first);
+    (void)len;
+    put_u32(record, (uint32_t)(first + second + get_u32(record + first + second)));
+    put_u8(record + 4, RECORD_SKIP);
+}
+
+static void damage_that_looks_like_a_record_hides_no_job(void **state)
+{
+    (void)state;
+    lose_only_the_first_job(make_first_three_one);
+}
+
+/* The first record is of no kind, and the block's checksum has been made for that. */
+static void make_first_invalid(char *bytes, uint64_t len)
+{
+    struct batch_head head;
+    put_u8(bytes + BLOCK + BATCH_HEAD + 4, RECORD_SKIP - 1);
+    assert_int_equal(batch_head_decode(bytes + BLOCK, len - BLOCK, &head), FORMAT_GOOD);
+    batch_sign(bytes + BLOCK, batch_bytes(head.payload_bytes), 0);
+}
+
 static void an_invalid_record_in_a_whole_block_is_told_and_hides_no_other_job(void **state)
 {
     (void)state;
-    struct model whole;
-    struct file_list list = {0};
-    unsigned slices = 0;
-    begin_far(&whole, 200);
-    model_close(&whole);
-    list_files(&whole, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        struct model model;
-        struct batch_head head;
-        uint64_t len = 0;
-        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
-        if (memcmp(list.names[i], "slice-", 6) != 0)
-            continue;
-        char *bytes = mem_aligned(BLOCK, len);
-        memcpy(bytes, at, len);
-        put_u8(bytes + BLOCK + BATCH_HEAD + 4, RECORD_SKIP - 1);
-        assert_int_equal(batch_head_decode(bytes + BLOCK, len - BLOCK, &head), FORMAT_GOOD);
-        batch_sign(bytes + BLOCK, batch_bytes(head.payload_bytes), 0);
-        copy_model(&model, &whole, &list);
-        sim_disk_put(model.disk, list.names[i], bytes, len);
-        mem_free(bytes);
-        assert_int_equal(model_open(&model), OK);
-        model.now_us += INT64_C(2000) * MODEL_DELAY_US;
-        settle_for(&model, 3);
-        assert_int_equal(model.notices[STORE_DAMAGED], 1);
-        assert_int_equal(far_of(&model, JOB_DELAYED), 1);
-        model_fini(&model);
-        slices++;
-    }
-    assert_true(slices > 0);
-    model_fini(&whole);
+    lose_only_the_first_job(make_first_invalid);
 }
 
 /* Jobs that left a segment for a slice, and ended, while the segment is still in the log. */
