@@ -23,8 +23,9 @@ unsigned store_descriptors(uint32_t files_max)
         OF_DISK = 3 + 1, /* directory twice, lock, events */
         MANIFEST = 2,    /* for writing and for reading */
         SECOND = 8,      /* of files written, made, or read past the cache */
-        /* Each may open one; 2: the cleaner, and slices that are loaded. */
-        READS = BODY_READS_UNDER_WAY_MAX + FAR_READS_UNDER_WAY_MAX + 2 + FOLLOWERS_MAX,
+        /* Each may open one; 1: the cleaner. */
+        READS = BODY_READS_UNDER_WAY_MAX + FAR_READS_UNDER_WAY_MAX + SLICE_READS_MAX + 1 +
+                FOLLOWERS_MAX,
         OTHERS = OF_DISK + MANIFEST + SECOND + READS,
     };
     if (files_max == 0)

@@ -3,16 +3,24 @@
  * is near, the disk's threads read the block, and its jobs are passed to the callbacks in portions.
  * Ready and buried jobs are loaded only on demand.
  *
+ * Several blocks are read at a time, and may end in any order. Their jobs are passed on in the
+ * order in which the blocks were begun, which is that of their due times; only a block that could
+ * not be read at once is overtaken, but not by later blocks of its slice, because slice::loaded
+ * counts the first blocks of a slice. Nothing is known of a job from its block before it is passed
+ * on: whether it still lives there is looked up then.
+ *
  * Also compacts slices: if most of a slice is dead, its live jobs are brought to memory and their
  * records are relocated to the log, as the cleaner does; then the file is removed.
  */
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slices_parts.h"
 
 enum {
-    LOAD_BYTES = 2 * SLICE_BLOCK_BYTES,
+    LOADS_MAX = SLICE_READS_MAX - 1, /* blocks under way … */
+    LOAD_BYTES = 512 * 1024,         /* … and their bytes, unless it is a single one */
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
     SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
     LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
@@ -37,8 +45,8 @@ static int64_t ahead_us(const struct slices *slices)
 /* When the first block that was never tried must be loaded; INT64_MAX: there is none. */
 static int64_t first_at(const struct slices *slices, const struct slice *slice)
 {
-    const struct slice_fence *fence = &slice->fences[slice->loaded];
-    if (slice->head.state != JOB_DELAYED || slice->loaded == slice->head.blocks ||
+    const struct slice_fence *fence = &slice->fences[slice->begun];
+    if (slice->head.state != JOB_DELAYED || slice->begun == slice->head.blocks ||
         fence->offset >= slice->named)
         return INT64_MAX;
     int64_t at_us;
@@ -95,7 +103,22 @@ static uint32_t next_unread(const struct slice *slice)
     return block;
 }
 
-/* ---- what to read next ---- */
+static struct block_load *load_of(const struct list *link)
+{
+    return LIST_ENTRY(link, struct block_load, link);
+}
+
+/* slice::loaded: the blocks between it and slice::begun are under way, or nothing lives in them. */
+static uint32_t loaded_of(const struct slices *slices, const struct slice *slice)
+{
+    const struct list *blocks = &slices->load.blocks;
+    for (const struct list *at = blocks->next; at != blocks; at = at->next)
+        if (load_of(at)->slice == slice && !load_of(at)->again)
+            return load_of(at)->block; /* those behind it have higher numbers */
+    return slice->begun;
+}
+
+/* ---- the order of the slices ---- */
 
 /* It has more dead than live bytes, and can be emptied. */
 static bool is_sparse(const struct slice *slice)
@@ -136,7 +159,8 @@ bool slice_load_ordered(const struct slices *slices, const struct slice *slice)
 {
     int64_t at_us = load_at(slices, slice);
     bool sparse = is_sparse(slice);
-    return (slice->load_node.place != 0) == (at_us != INT64_MAX) &&
+    return slice->loaded == loaded_of(slices, slice) &&
+           (slice->load_node.place != 0) == (at_us != INT64_MAX) &&
            (slice->empty_node.place != 0) == sparse &&
            (at_us == INT64_MAX || slice->load_node.key == at_us) &&
            (!sparse || slice->empty_node.key == empty_key(slice));
@@ -170,47 +194,15 @@ static bool wants_empty(const struct slices *slices)
            log_backlog_bytes(store->log) <= EMPTY_BACKLOG;
 }
 
-static void choose_to_empty(struct slices *slices)
-{
-    struct slice_load *load = &slices->load;
-    int64_t now_us = slices->store->now_us;
-    if (now_us < load->sparse_us || !wants_empty(slices))
-        return;
-    if (!has_room(slices)) {
-        load->sparse_us = now_us + ROOM_US;
-        return;
-    }
-    if (!load->sparse) {
-        load->sparse = LIST_ENTRY(heap_first(&slices->by_dead), struct slice, empty_node);
-        load->sparse_block = 0;
-    }
-    load->slice = load->sparse;
-    load->block = load->sparse_block;
-    load->emptying = true;
-    load->sparse_us = now_us + EMPTY_PAUSE_US;
-}
+/* ---- the blocks under way ---- */
 
-/*
- * Skips blocks whose jobs have all ended, without reading them. After a start these are most blocks
- * whose due times are past: it is not stored which ones were loaded. *blocks: how many more may be
- * skipped in this turn. True: some were skipped, so that another slice may be the first.
- */
-static bool skip_dead(struct slices *slices, struct slice *slice, unsigned *blocks)
+static void set_loaded(const struct slices *slices, struct slice *slice)
 {
-    uint32_t before = slice->loaded;
-    while (*blocks > 0 && first_at(slices, slice) <= slices->store->now_us &&
-           slice_block_live(slice, slice->loaded) == 0) {
-        slice->loaded++;
-        (*blocks)--;
-    }
-    if (slice->loaded == before)
-        return false;
-    slice_load_order(slices, slice);
-    return true;
+    slice->loaded = loaded_of(slices, slice);
 }
 
 /* The slice whose next block must be loaded now; NULL: there is none. */
-static struct slice *first_due(struct slices *slices)
+static struct slice *first_due(const struct slices *slices)
 {
     if (first_load_us(slices) > slices->store->now_us)
         return NULL;
@@ -223,43 +215,78 @@ static bool retries(const struct slices *slices, const struct slice *slice)
     return slice->unread_count > 0 && slice->retry_at_us <= slices->store->now_us;
 }
 
-static void choose(struct slices *slices)
+/* The block of a slice that is due that is begun next. */
+static uint32_t next_block(const struct slices *slices, const struct slice *slice)
 {
-    struct slice_load *load = &slices->load;
-    unsigned blocks = SKIP_BLOCKS;
-    struct slice *due = first_due(slices);
-    while (due && !retries(slices, due) && skip_dead(slices, due, &blocks))
-        due = first_due(slices);
-    if (due && blocks > 0) {
-        load->slice = due;
-        load->block = retries(slices, due) ? next_unread(due) : due->loaded;
-        load->emptying = false;
-    } else if (!due) {
-        load->waits = false; /* no block must be loaded now */
-        choose_to_empty(slices);
+    return retries(slices, slice) ? next_unread(slice) : slice->begun;
+}
+
+/*
+ * Skips blocks whose jobs have all ended, without reading them. After a start these are most blocks
+ * whose due times are past: it is not stored which ones were loaded. *blocks: how many more may be
+ * skipped in this turn. True: some were skipped, so that another slice may be the first.
+ */
+static bool skip_dead(struct slices *slices, struct slice *slice, unsigned *blocks)
+{
+    unsigned before = *blocks;
+    while (*blocks > 0 && load_at(slices, slice) <= slices->store->now_us &&
+           slice_block_live(slice, next_block(slices, slice)) == 0) {
+        if (retries(slices, slice))
+            note_read(slice, next_unread(slice));
+        else
+            slice->begun++;
+        (*blocks)--;
     }
+    if (*blocks == before)
+        return false;
+    set_loaded(slices, slice);
+    slice_load_order(slices, slice);
+    return true;
 }
 
-/* ---- reading ---- */
-
-static void forget_block(struct slice_load *load)
+static size_t block_bytes(const struct slice *slice, uint32_t block)
 {
-    CHECK(!load->reading);
-    load->slice = NULL;
-    load->there = load->damaged = false;
-    load->tries = 0;
-    load->retry_at_us = INT64_MIN; /* the next block need not wait */
+    return (size_t)(slice_block_end(slice, block) - (uint64_t)slice->fences[block].offset * BLOCK);
 }
 
-/* The block was loaded, or is given up for now. */
-static struct slice *leave(struct slices *slices)
+static bool may_begin(const struct slices *slices, const struct slice *slice)
 {
-    struct slice_load *load = &slices->load;
+    const struct slice_load *load = &slices->load;
+    size_t bytes = block_bytes(slice, next_block(slices, slice));
+    return load->count == 0 || (load->count < LOADS_MAX && load->bytes + bytes <= LOAD_BYTES);
+}
+
+static struct block_load *load_new(struct slices *slices, struct slice *slice, uint32_t block)
+{
+    struct block_load *load = mem_zalloc(sizeof(*load));
+    load->slices = slices;
+    load->slice = slice;
+    load->block = block;
+    load->len = block_bytes(slice, block);
+    load->bytes = mem_aligned(BLOCK, load->len);
+    list_init(&load->link);
+    return load;
+}
+
+/* It was loaded, or is given up for now. Returns its slice. */
+static struct slice *leave(struct block_load *load)
+{
+    struct slices *slices = load->slices;
     struct slice *slice = load->slice;
-    CHECK(slice && load->block < slice->head.blocks);
-    forget_block(load);
-    if (!load->emptying && load->block == slice->loaded)
-        slice->loaded++;
+    CHECK(!load->reading);
+    if (load->emptying) {
+        CHECK(slices->load.emptying == load);
+        slices->load.emptying = NULL;
+    } else {
+        list_remove(&load->link);
+        slices->load.count--;
+        slices->load.bytes -= load->len;
+    }
+    if (load->again)
+        slice->retry_at_us = slices->store->now_us; /* the next one, if there is one */
+    set_loaded(slices, slice);
+    mem_free(load->bytes);
+    mem_free(load);
     return slice;
 }
 
@@ -269,8 +296,9 @@ static void advance_sparse(struct slices *slices, struct slice *slice)
     struct slice_load *load = &slices->load;
     CHECK(load->sparse == slice && load->sparse_block < slice->head.blocks);
     load->sparse_block++;
-    if (load->sparse_block > slice->loaded)
-        slice->loaded = load->sparse_block;
+    if (load->sparse_block > slice->begun)
+        slice->begun = load->sparse_block;
+    set_loaded(slices, slice);
     bool all = load->sparse_block == slice->head.blocks ||
                slice->fences[load->sparse_block].offset >= slice->named;
     if (!all && slice->live_jobs > 0)
@@ -280,42 +308,50 @@ static void advance_sparse(struct slices *slices, struct slice *slice)
     load->sparse = NULL;
 }
 
-static void advance(struct slices *slices)
+/* All of the block's records have been passed on. */
+static void advance(struct block_load *load)
 {
-    struct slice *slice = leave(slices);
-    note_read(slice, slices->load.block);
-    if (slices->load.emptying)
+    struct slices *slices = load->slices;
+    bool emptying = load->emptying;
+    note_read(load->slice, load->block);
+    struct slice *slice = leave(load);
+    if (emptying)
         advance_sparse(slices, slice);
     slice_load_order(slices, slice);
 }
 
-static void give_up_for_now(struct slices *slices)
+static void give_up_for_now(struct block_load *load)
 {
-    struct slice_load *load = &slices->load;
+    struct slices *slices = load->slices;
     struct store *store = slices->store;
-    struct slice *slice = leave(slices);
+    uint32_t block = load->block;
+    bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
+    struct slice *slice = leave(load);
     bool first = slice->unread_count == 0;
-    note_unread(slice, load->block, store->now_us + UNREAD_US);
+    if (!read_meanwhile)
+        note_unread(slice, block, store->now_us + UNREAD_US);
     slice_load_order(slices, slice);
-    if (load->sparse == slice)
-        load->sparse = NULL; /* it is chosen again when all of it can be read */
-    if (!first)
+    if (slices->load.sparse == slice && !slices->load.emptying) /* else empty_some() does it */
+        slices->load.sparse = NULL; /* it is chosen again when all of it can be read */
+    if (!first || read_meanwhile)
         return;
     struct store_error error;
     char name[DISK_NAME_MAX];
     segments_file_name(slice->segment, name);
-    store_error_set(&error, name, (uint64_t)slice->fences[load->block].offset * BLOCK,
+    store_error_set(&error, name, (uint64_t)slice->fences[block].offset * BLOCK,
                     "the disk cannot read a block of far jobs: it is tried again every %d s, and "
                     "they do not come due until then; look at the disk",
                     UNREAD_US / 1000000);
     store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
 }
 
+/* ---- reading ---- */
+
 /* The block cannot be read, or (OK) is damaged. */
-static void put_off(struct slices *slices, enum err err)
+static void put_off(struct block_load *load, enum err err)
 {
-    struct slice_load *load = &slices->load;
-    int64_t now_us = slices->store->now_us;
+    int64_t now_us = load->slices->store->now_us;
+    load->overtaken = true;
     if (err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
         load->retry_at_us = now_us + TRY_AGAIN_US;
         return;
@@ -323,13 +359,13 @@ static void put_off(struct slices *slices, enum err err)
     load->retry_at_us = now_us + ((int64_t)TRY_AGAIN_US << load->tries);
     bool enough = ++load->tries >= LOAD_TRIES;
     if (err && (enough || load->slice->unread_count > 0)) {
-        give_up_for_now(slices);
+        give_up_for_now(load);
         return;
     }
     if (!enough)
         return;
     segments_damaged(
-        slices->segments, load->slice->segment,
+        load->slices->segments, load->slice->segment,
         (uint64_t)load->slice->fences[load->block].offset * BLOCK,
         "a block of far jobs is damaged: jobs whose records in it cannot be read will "
         "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
@@ -338,54 +374,54 @@ static void put_off(struct slices *slices, enum err err)
     batch_walk_init(&load->walk, load->bytes, (uint32_t)(load->op.got - BATCH_HEAD));
 }
 
-static bool is_good(const struct slices *slices, size_t len, struct batch_head *out_head)
+static bool is_good(const struct block_load *load, size_t len, struct batch_head *out_head)
 {
-    const struct slice_load *load = &slices->load;
     return batch_head_decode(load->bytes, len, out_head) == FORMAT_GOOD &&
            out_head->number == load->block + 1 && out_head->segment == load->slice->head.number &&
-           out_head->store_tag == slices->store->tag && batch_whole(out_head, load->bytes, 0);
+           out_head->store_tag == load->slices->store->tag && batch_whole(out_head, load->bytes, 0);
+}
+
+/* Called by the disk's thread: several blocks may end in one turn, and one may be long. */
+static void inspect(struct disk_op *op)
+{
+    struct block_load *load = op->owner;
+    struct batch_head head;
+    load->good = is_good(load, op->got, &head);
+    load->payload_bytes = load->good ? head.payload_bytes : 0;
 }
 
 static void read_ended(struct disk_op *op)
 {
-    struct slices *slices = op->owner;
-    struct slice_load *load = &slices->load;
-    struct batch_head head;
-    CHECK(load->reading && load->slice);
+    struct block_load *load = op->owner;
+    struct slices *slices = load->slices;
+    CHECK(load->reading);
     load->reading = false;
     segments_read_end(slices->segments, load->slice->segment, op);
     if (op->fresh && op->file)
         slices->store->disk->verbs->close(slices->store->disk, op->file);
-    if (op->err || op->got <= BATCH_HEAD || !is_good(slices, op->got, &head)) {
-        put_off(slices, op->err ? op->err : op->got <= BATCH_HEAD ? ERR_IO : OK);
+    if (op->err || op->got <= BATCH_HEAD || !load->good) {
+        put_off(load, op->err ? op->err : op->got <= BATCH_HEAD ? ERR_IO : OK);
         return;
     }
     load->there = true;
-    batch_walk_init(&load->walk, load->bytes, head.payload_bytes);
+    batch_walk_init(&load->walk, load->bytes, load->payload_bytes);
 }
 
-static void start_read(struct slices *slices)
+static void start_read(struct block_load *load)
 {
-    struct slice_load *load = &slices->load;
-    uint64_t offset = (uint64_t)load->slice->fences[load->block].offset * BLOCK;
-    size_t len = (size_t)(slice_block_end(load->slice, load->block) - offset);
-    bool again = load->tries > 0 || slice_is_unread(load->slice, load->block);
-    CHECK(!load->reading && len > 0 && len % BLOCK == 0);
-    if (len > load->cap) {
-        mem_free(load->bytes);
-        load->cap = len > LOAD_BYTES ? len : LOAD_BYTES;
-        load->bytes = mem_aligned(BLOCK, load->cap);
-    }
+    CHECK(!load->reading && !load->there && load->len > 0 && load->len % BLOCK == 0);
     load->op = (struct disk_op){
         .into = load->bytes,
-        .len = len,
-        .offset = offset,
-        .fresh = again, /* past the page cache */
+        .len = load->len,
+        .offset = (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        .fresh = load->tries > 0 || load->again, /* past the page cache */
+        .inspect = inspect,
         .done = read_ended,
-        .owner = slices,
+        .owner = load,
     };
     load->reading = true;
-    segments_read(slices->segments, load->slice->segment, &load->op);
+    load->good = false;
+    segments_read(load->slices->segments, load->slice->segment, &load->op);
 }
 
 /* ---- passing records to the callbacks ---- */
@@ -399,9 +435,9 @@ static void relocate(struct slices *slices, const struct record *record)
     log_relocating(log, RELOCATING_NOTHING);
 }
 
-static void notify_record(struct slices *slices)
+static void notify_record(struct block_load *load)
 {
-    struct slice_load *load = &slices->load;
+    struct slices *slices = load->slices;
     struct store_callbacks *callbacks = slices->store->callbacks;
     struct slice *slice = load->slice;
     struct record *record = &load->walk.record;
@@ -436,101 +472,246 @@ static enum err next_intact(struct batch_walk *walk, bool *out_there)
 
 /* The block matches its checksum, but a record in it is not valid: a bug, or another program's
    work. The intact records behind it are found by their own sums. */
-static void note_invalid(struct slices *slices)
+static void note_invalid(struct block_load *load)
 {
-    struct slice_load *load = &slices->load;
     segments_damaged(
-        slices->segments, load->slice->segment,
+        load->slices->segments, load->slice->segment,
         (uint64_t)load->slice->fences[load->block].offset * BLOCK + load->walk.at,
         "a block of far jobs matches its checksum, but a record in it is not valid: its job will "
         "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
     load->damaged = true;
 }
 
-static void report_some(struct slices *slices)
+/* *records: how many more may be passed on in this turn. */
+static void pass_on(struct block_load *load, unsigned *records)
 {
-    struct slice_load *load = &slices->load;
     enum err err = OK;
-    for (unsigned i = 0; i < LOAD_RECORDS && !err; i++) {
+    for (; *records > 0 && !err; (*records)--) {
         bool there = true;
         err = load->damaged ? next_intact(&load->walk, &there) : batch_walk_next(&load->walk);
         if (!err && there)
-            notify_record(slices);
+            notify_record(load);
     }
     if (err == ERR_CORRUPT)
-        note_invalid(slices);
+        note_invalid(load);
     else if (err)
-        advance(slices);
+        advance(load);
 }
 
-/* There is no memory for the block's jobs. */
-static void wait_for_room(struct slices *slices)
+/* There is no memory for the jobs of this block, which should be loaded. */
+static void wait_for_room(struct slices *slices, const struct slice *slice, uint32_t block)
 {
     struct slice_load *load = &slices->load;
     struct store *store = slices->store;
     struct store_error error;
     char name[DISK_NAME_MAX];
-    if (load->emptying) { /* later from the start: others may have to be loaded now */
-        (void)leave(slices);
-        load->sparse_us = store->now_us + ROOM_US;
-        return;
-    }
-    load->retry_at_us = store->now_us + ROOM_US;
+    load->room_at_us = store->now_us + ROOM_US;
     load->waits = true;
     if (store->now_us < load->report_waits_us)
         return;
     load->report_waits_us = store->now_us + REPORT_WAITS_US;
-    segments_file_name(load->slice->segment, name);
+    segments_file_name(slice->segment, name);
     store_error_set(
-        &error, name, (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        &error, name, (uint64_t)slice->fences[block].offset * BLOCK,
         "far jobs should be loaded, and limits.memory_bytes is reached: they wait on disk, and "
         "may come late; pushes are refused until they are loaded");
     store->callbacks->notice(store->callbacks, STORE_FAR_WAITS, &error);
 }
 
+/* Starts reads that are tried again. */
+static void retry(struct block_load *load)
+{
+    if (!load->reading && !load->there && load->retry_at_us <= load->slices->store->now_us)
+        start_read(load);
+}
+
+/* The block whose records are passed on next; NULL: it is still being read, or there is none. */
+static struct block_load *first_there(const struct slices *slices)
+{
+    const struct list *blocks = &slices->load.blocks;
+    for (const struct list *at = blocks->next; at != blocks; at = at->next) {
+        struct block_load *load = load_of(at);
+        bool first = load->again || load->block == load->slice->loaded; /* of its slice */
+        if (load->there && first)
+            return load;
+        if (!load->there && !load->overtaken)
+            return NULL;
+    }
+    return NULL;
+}
+
+/* False: there is no memory for them. */
+static bool pass_some(struct slices *slices, unsigned *records)
+{
+    struct block_load *load;
+    while (*records > 0 && (load = first_there(slices))) {
+        if (!has_room(slices)) {
+            wait_for_room(slices, load->slice, load->block);
+            return false;
+        }
+        pass_on(load, records);
+    }
+    return true;
+}
+
+/* ---- what to read next ---- */
+
+static void begin(struct slices *slices, struct slice *slice)
+{
+    struct block_load *load = load_new(slices, slice, next_block(slices, slice));
+    load->again = load->overtaken = retries(slices, slice);
+    if (load->again)
+        slice->retry_at_us = INT64_MAX; /* one at a time of a slice */
+    else
+        slice->begun++;
+    list_add_tail(&slices->load.blocks, &load->link);
+    slices->load.count++;
+    slices->load.bytes += load->len;
+    slice_load_order(slices, slice);
+    start_read(load);
+}
+
+/* Begins blocks that must be loaded now. True: no other must be. */
+static bool begin_some(struct slices *slices)
+{
+    unsigned blocks = SKIP_BLOCKS;
+    struct slice *due;
+    while ((due = first_due(slices)) && blocks > 0) {
+        if (skip_dead(slices, due, &blocks))
+            continue;
+        if (!may_begin(slices, due))
+            break;
+        if (!has_room(slices)) {
+            wait_for_room(slices, due, next_block(slices, due));
+            break;
+        }
+        begin(slices, due);
+    }
+    return !due;
+}
+
+/* ---- slices that are emptied ---- */
+
+static void choose_to_empty(struct slices *slices)
+{
+    struct slice_load *load = &slices->load;
+    int64_t now_us = slices->store->now_us;
+    if (load->emptying || now_us < load->sparse_us || !wants_empty(slices))
+        return;
+    if (!has_room(slices)) {
+        load->sparse_us = now_us + ROOM_US;
+        return;
+    }
+    if (!load->sparse) {
+        load->sparse = LIST_ENTRY(heap_first(&slices->by_dead), struct slice, empty_node);
+        load->sparse_block = 0;
+    }
+    load->emptying = load_new(slices, load->sparse, load->sparse_block);
+    load->emptying->emptying = true;
+    load->sparse_us = now_us + EMPTY_PAUSE_US;
+    start_read(load->emptying);
+}
+
+static void empty_some(struct slices *slices, unsigned *records)
+{
+    struct slice_load *load = &slices->load;
+    struct block_load *emptying = load->emptying;
+    if (!emptying || emptying->reading)
+        return;
+    if (emptying->slice->unread_count > 0) { /* as give_up_for_now() does */
+        (void)leave(emptying);
+        load->sparse = NULL;
+    } else if (!emptying->there) {
+        retry(emptying);
+    } else if (has_room(slices)) {
+        pass_on(emptying, records);
+    } else { /* later from the start: others may have to be loaded now */
+        (void)leave(emptying);
+        load->sparse_us = slices->store->now_us + ROOM_US;
+    }
+}
+
+/* ---- the turn ---- */
+
 void slice_load_turn(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
-    if (load->reading || slices->store->now_us < load->retry_at_us)
+    unsigned records = LOAD_RECORDS;
+    if (slices->store->now_us < load->room_at_us)
         return;
-    if (!load->slice)
-        choose(slices);
-    if (!load->slice)
+    for (struct list *at = load->blocks.next; at != &load->blocks; at = at->next)
+        retry(load_of(at));
+    if (!pass_some(slices, &records))
         return;
-    if (!has_room(slices))
-        wait_for_room(slices);
-    else if (load->there)
-        report_some(slices);
-    else
-        start_read(slices);
+    empty_some(slices, &records);
+    if (!begin_some(slices))
+        return;
+    load->waits = load->waits && load->count > 0; /* else no block must be loaded now */
+    choose_to_empty(slices);
+}
+
+/* When the block needs a turn; INT64_MAX: the end of its read starts one. */
+static int64_t load_next_us(const struct block_load *load)
+{
+    return load->reading ? INT64_MAX : load->there ? INT64_MIN : load->retry_at_us;
+}
+
+static int64_t next_us(const struct slices *slices)
+{
+    const struct slice_load *load = &slices->load;
+    const struct slice *due = first_due(slices);
+    int64_t next = first_there(slices) ? INT64_MIN : INT64_MAX;
+    for (const struct list *at = load->blocks.next; at != &load->blocks; at = at->next)
+        if (!load_of(at)->there)
+            next = time_earlier(next, load_next_us(load_of(at)));
+    if (load->emptying)
+        next = time_earlier(next, load_next_us(load->emptying));
+    if (due)
+        return may_begin(slices, due) ? INT64_MIN : next;
+    next = time_earlier(next, first_load_us(slices));
+    if (load->waits && load->count == 0)
+        return INT64_MIN; /* a turn notes that nothing waits any more */
+    if (!load->emptying && load->sparse_us < next && wants_empty(slices))
+        next = load->sparse_us;
+    return next;
 }
 
 int64_t slice_load_next_us(const struct slices *slices)
 {
-    const struct slice_load *load = &slices->load;
-    int64_t now_us = slices->store->now_us, next_us = first_load_us(slices);
-    if (load->reading)
-        return INT64_MAX; /* its end starts a turn */
-    if (load->slice)
-        next_us = load->retry_at_us;
-    else if (load->waits)
-        next_us = now_us; /* a turn checks whether blocks still wait */
-    else if (load->sparse_us < next_us && wants_empty(slices))
-        next_us = load->sparse_us;
-    return next_us > now_us ? next_us : now_us;
+    int64_t now_us = slices->store->now_us, room_us = slices->load.room_at_us,
+            next = next_us(slices);
+    next = next > room_us ? next : room_us;
+    return next > now_us ? next : now_us;
+}
+
+/* ---- life ---- */
+
+bool slice_load_busy(const struct slices *slices)
+{
+    const struct list *blocks = &slices->load.blocks;
+    bool busy = slices->load.emptying && slices->load.emptying->reading;
+    for (const struct list *at = blocks->next; at != blocks; at = at->next)
+        busy |= load_of(at)->reading;
+    return busy;
 }
 
 void slice_load_init(struct slices *slices)
 {
-    slices->load.retry_at_us = slices->load.sparse_us = INT64_MIN;
+    list_init(&slices->load.blocks);
+    slices->load.room_at_us = slices->load.sparse_us = INT64_MIN;
     slices->load.report_waits_us = INT64_MIN;
 }
 
 void slice_load_forget(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
-    if (load->slice == slice)
-        forget_block(load);
+    for (struct list *at = load->blocks.next, *next; at != &load->blocks; at = next) {
+        next = at->next;
+        if (load_of(at)->slice == slice)
+            (void)leave(load_of(at));
+    }
+    if (load->emptying && load->emptying->slice == slice)
+        (void)leave(load->emptying);
     if (load->sparse == slice)
         load->sparse = NULL;
     heap_remove(&slices->by_load, &slice->load_node);
@@ -539,5 +720,42 @@ void slice_load_forget(struct slices *slices, struct slice *slice)
 
 void slice_load_fini(struct slices *slices)
 {
-    mem_free(slices->load.bytes);
+    struct slice_load *load = &slices->load;
+    while (!list_empty(&load->blocks))
+        (void)leave(load_of(load->blocks.next));
+    if (load->emptying)
+        (void)leave(load->emptying);
+}
+
+static void load_valid(const struct block_load *load)
+{
+    CHECK(!(load->reading && load->there));
+    CHECK(!load->reading || load->slice->segment->reading > 0); /* T3 */
+    CHECK(load->again || load->emptying ||
+          (load->block >= load->slice->loaded && load->block < load->slice->begun));
+    CHECK(load->len == block_bytes(load->slice, load->block));
+}
+
+void slice_load_valid(const struct slices *slices)
+{
+    const struct slice_load *load = &slices->load;
+    size_t bytes = 0;
+    unsigned count = 0;
+    for (const struct list *at = load->blocks.next; at != &load->blocks; at = at->next) {
+        const struct block_load *block = load_of(at);
+        load_valid(block);
+        for (const struct list *to = at->next; to != &load->blocks; to = to->next)
+            CHECK(load_of(to)->slice != block->slice || load_of(to)->block > block->block ||
+                  load_of(to)->again);
+        CHECK(!block->emptying);
+        bytes += block->len;
+        count++;
+    }
+    CHECK(count == load->count && count <= LOADS_MAX && bytes == load->bytes);
+    CHECK(count <= 1 || bytes <= LOAD_BYTES);
+    if (load->emptying) {
+        load_valid(load->emptying);
+        CHECK(load->emptying->emptying && load->emptying->slice == load->sparse &&
+              load->emptying->block == load->sparse_block);
+    }
 }

@@ -414,7 +414,7 @@ int64_t slices_next_us(const struct slices *slices)
 
 bool slices_busy(const struct slices *slices)
 {
-    return slices->removing || slices->load.reading;
+    return slices->removing || slice_load_busy(slices);
 }
 
 /* ---- counts ---- */
@@ -505,7 +505,7 @@ void slices_valid(const struct slices *slices)
         CHECK(bits_set(slice) == slice->dead_jobs); /* T1 */
         CHECK(slice->logged == 0 || slice->logged >= logged);
         CHECK(slice->logged || slice->making); /* T2 */
-        CHECK(slice->loaded <= slice->head.blocks);
+        CHECK(slice->loaded <= slice->begun && slice->begun <= slice->head.blocks);
         CHECK(blocks_unread(slice) == slice->unread_count);
         CHECK(list_empty(&slice->dead_link) || slice->live_jobs == 0);
         CHECK(slice_load_ordered(slices, slice)); /* T4 */
@@ -517,6 +517,7 @@ void slices_valid(const struct slices *slices)
         dead += slice->dead_jobs;
         count++;
     }
+    slice_load_valid(slices);
     CHECK(live_bytes == slices->live_bytes);
     CHECK(logged_bytes == segments_slice_log_bytes(slices->segments)); /* T2 */
     CHECK(live == slices->live_jobs && dead == slices->dead_jobs && count == slices->count);

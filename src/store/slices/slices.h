@@ -34,6 +34,8 @@
 #include "store/slices/slice_format.h"
 #include "store/slices/slice_moves.h"
 
+enum { SLICE_READS_MAX = 5 }; /* blocks that are read at once: one of them to empty a slice */
+
 struct far_due;
 struct slices;
 struct record;
@@ -59,6 +61,7 @@ struct slice {
     uint64_t topics[4];              /* bloom filter of the topics of its jobs: slice_may_have() */
     uint32_t loaded;                 /* number of its first blocks that have been loaded, … */
     uint64_t *unread; /* … except these: bitmap of blocks that the disk could not read */
+    uint32_t begun;   /* number of its first blocks that are loaded or being loaded */
     uint32_t unread_count;
     uint32_t unread_next; /* the first unread block at or after this is tried next, … */
     int64_t retry_at_us;  /* … at this time */

@@ -11,25 +11,39 @@
 #include "store/record.h"
 #include "store/slices/slices.h"
 
-/* The block that is being loaded: one at a time. */
-struct slice_load {
-    struct slice *slice; /* NULL: none */
-    uint32_t block;      /* number of its block */
-    bool emptying;       /* the slice is being emptied: live records go back to the log */
-    char *bytes;         /* LOAD_BYTES, or more for a long record; kept between blocks */
-    size_t cap;
+/* A block that is being loaded. */
+struct block_load {
+    struct list link; /* slice_load::blocks, unless the slice is being emptied */
+    struct slices *slices;
+    struct slice *slice;
+    uint32_t block; /* number of its block */
+    bool again;     /* the disk could not read it before: slice_is_unread() */
+    bool emptying;  /* the slice is being emptied: live records go back to the log */
+    bool overtaken; /* its reads fail: blocks of other slices need not wait for it */
     bool reading;
-    struct disk_op op;
+    bool good;    /* what was read matches its checksum */
     bool there;   /* the block is in memory, and its records are passed to the callbacks */
     bool damaged; /* the block's checksum does not match */
+    char *bytes;
+    size_t len;
+    uint32_t payload_bytes;
+    struct disk_op op;
     struct batch_walk walk;
     unsigned tries;
-    int64_t retry_at_us;
-    struct slice *sparse;    /* the slice that is being emptied; NULL: none … */
-    uint32_t sparse_block;   /* … its next block … */
-    int64_t sparse_us;       /* … and when to continue, or to choose a slice */
-    bool waits;              /* blocks that should be loaded wait for memory; … */
-    int64_t report_waits_us; /* … not reported again before this time */
+    int64_t retry_at_us; /* of a read that failed */
+};
+
+struct slice_load {
+    struct list blocks;          /* block_load::link, in the order of their due times, … */
+    unsigned count;              /* … so many, … */
+    size_t bytes;                /* … of so many bytes */
+    int64_t room_at_us;          /* before this time memory is short */
+    struct block_load *emptying; /* NULL: none */
+    struct slice *sparse;        /* the slice that is being emptied; NULL: none … */
+    uint32_t sparse_block;       /* … its next block … */
+    int64_t sparse_us;           /* … and when to continue, or to choose a slice */
+    bool waits;                  /* blocks that should be loaded wait for memory; … */
+    int64_t report_waits_us;     /* … not reported again before this time */
 };
 
 enum { DUE_SPANS = 6 };
@@ -111,6 +125,8 @@ uint32_t slice_block_live(const struct slice *slice, uint32_t block);
 void slice_load_init(struct slices *slices);
 void slice_load_fini(struct slices *slices);
 void slice_load_turn(struct slices *slices);
+bool slice_load_busy(const struct slices *slices);  /* blocks are being read */
+void slice_load_valid(const struct slices *slices); /* CHECKs what is under way */
 int64_t slice_load_next_us(const struct slices *slices);
 /* Updates the slice's place in both heaps. Call after any change of it. O(log slices). */
 void slice_load_order(struct slices *slices, struct slice *slice);

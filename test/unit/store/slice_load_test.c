@@ -1,0 +1,256 @@
+/*
+ * Blocks of far jobs are read several at a time: in whatever order the reads end, jobs come in that
+ * of their due times, and only a block that the disk cannot read is overtaken, by other slices.
+ */
+#include "built_slice.h"
+#include "slice_bed.h"
+
+enum {
+    SLICES = 12,
+    JOBS = 16,
+    JOB_BYTES = 20000, /* four jobs in a block, about */
+    READS = SLICE_READS_MAX - 1,
+    TURN_US = 1000,
+    TURNS_MAX = 20000,
+    BYTES_MAX = 512 * 1024, /* of all blocks under way */
+};
+
+#define HOUR_US (INT64_C(3600) * 1000000)
+
+/* What arrived, and the most that was under way. */
+struct arrivals {
+    struct model model;
+    int64_t block_us; /* due time of the first job of the block that the last job was in */
+    unsigned count, out_of_order, early; /* early: before all blocks in front were loaded */
+    unsigned reads_most;
+    size_t bytes_most;
+};
+
+static uint32_t block_of(const struct slice *slice, uint64_t where)
+{
+    uint32_t block = 0;
+    while (block + 1 < slice->head.blocks &&
+           (uint64_t)slice->fences[block + 1].offset * BLOCK <= where_offset(where))
+        block++;
+    return block;
+}
+
+static bool arrive(struct store_callbacks *callbacks, const struct event *event)
+{
+    struct arrivals *seen = LIST_ENTRY(callbacks, struct arrivals, model.callbacks);
+    uint64_t where = event->record.where;
+    const struct slice *slice =
+        segments_find(seen->model.store->segments, where_segment(where))->slice;
+    uint32_t block = block_of(slice, where);
+    int64_t block_us = slice->fences[block].due_us;
+    bool arrived = model_arrive(callbacks, event);
+    seen->count += arrived;
+    seen->out_of_order += block_us < seen->block_us;
+    seen->early += block > slice->loaded;
+    seen->block_us = block_us;
+    return arrived;
+}
+
+static void begin(struct arrivals *seen, uint64_t shuffle)
+{
+    *seen = (struct arrivals){.block_us = INT64_MIN};
+    model_init(&seen->model, 2);
+    model_use_slices(&seen->model);
+    seen->model.callbacks.arrive = arrive;
+    seen->model.options.horizon_us = HOUR_US;
+    seen->model.options.checkpoint_bytes = UINT64_C(1) << 40;
+    seen->model.options.segment_bytes = UINT64_C(1) << 20;
+    sim_disk_shuffle_reads(seen->model.disk, shuffle);
+    assert_int_equal(model_open(&seen->model), OK);
+}
+
+/* One read ends in a turn. */
+static void turn(struct arrivals *seen)
+{
+    struct model *model = &seen->model;
+    model->now_us += TURN_US;
+    store_turn(model->store, model->now_us);
+    store_valid(model->store);
+    unsigned reads = sim_disk_waiting(model->disk, LANE_READ);
+    size_t bytes = model->store->slices->load.bytes;
+    seen->reads_most = reads > seen->reads_most ? reads : seen->reads_most;
+    seen->bytes_most = bytes > seen->bytes_most ? bytes : seen->bytes_most;
+    (void)sim_disk_step(model->disk, LANE_COMMIT);
+    (void)sim_disk_step(model->disk, LANE_BACKGROUND);
+    (void)sim_disk_step(model->disk, LANE_READ);
+    store_poll(model->store);
+}
+
+/* Slices that overlap. */
+static void add_slices(struct arrivals *seen, size_t job_bytes)
+{
+    struct model *model = &seen->model;
+    for (int i = 0; i < SLICES; i++)
+        (void)build_slice(model, model->now_us + HOUR_US + (i * 7 % SLICES) * INT64_C(100000000),
+                          JOBS, job_bytes);
+}
+
+static void load_all(struct arrivals *seen)
+{
+    seen->model.now_us += 100 * HOUR_US;
+    for (unsigned turns = 0; seen->count < SLICES * JOBS; turns++) {
+        assert_true(turns < TURNS_MAX);
+        turn(seen);
+    }
+}
+
+static void p3_jobs_come_in_the_order_of_their_blocks_however_the_reads_end(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct arrivals seen;
+        begin(&seen, seed);
+        add_slices(&seen, JOB_BYTES);
+        load_all(&seen);
+        assert_int_equal(seen.out_of_order, 0);
+        assert_int_equal(seen.early, 0);
+        assert_int_equal(seen.reads_most, READS);
+        model_fini(&seen.model);
+    }
+}
+
+static void p8_blocks_under_way_have_a_bounded_number_of_bytes(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {JOB_BYTES, 200 * 1024, 600 * 1024};
+    static const unsigned reads[] = {READS, 2, 1};
+    for (unsigned i = 0; i < 3; i++) {
+        struct arrivals seen;
+        begin(&seen, i);
+        add_slices(&seen, sizes[i]);
+        load_all(&seen);
+        assert_int_equal(seen.reads_most, reads[i]);
+        assert_true(seen.bytes_most <= BYTES_MAX || reads[i] == 1);
+        assert_int_equal(seen.out_of_order, 0);
+        assert_int_equal(seen.model.store->slices->load.bytes, 0);
+        model_fini(&seen.model);
+    }
+}
+
+static void make_bad(struct model *model, const struct slice *slice, uint32_t block)
+{
+    char name[DISK_NAME_MAX];
+    slice_name(slice->head.number, name);
+    uint64_t start = (uint64_t)slice->fences[block].offset * BLOCK;
+    sim_disk_bad(model->disk, name, start, start + 1);
+}
+
+/* The later blocks of its slice wait: what slice::loaded counts is the first ones. */
+static void p3_a_block_that_cannot_be_read_holds_up_no_other_slice(void **state)
+{
+    enum { AFTER_US = 1000 * 1000 };
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct arrivals seen;
+        begin(&seen, seed);
+        struct model *model = &seen.model;
+        struct slice *bad = build_slice(model, model->now_us + HOUR_US, JOBS, JOB_BYTES);
+        add_slices(&seen, JOB_BYTES);
+        make_bad(model, bad, 0);
+        model->now_us += 100 * HOUR_US;
+        int64_t start_us = model->now_us;
+        while (seen.count < SLICES * JOBS) {
+            turn(&seen);
+            assert_true(model->now_us < start_us + AFTER_US);
+        }
+        assert_int_equal(seen.early, 0);
+        assert_int_equal(bad->loaded, 0);
+        unsigned first =
+            bad->fences[0].jobs; /* they do not come, the others do when it is put off */
+        while (seen.count < SLICES * JOBS + JOBS - first) {
+            turn(&seen);
+            assert_true(model->now_us < start_us + 5 * AFTER_US);
+        }
+        assert_true(slice_is_unread(bad, 0) && bad->loaded == bad->head.blocks);
+        assert_int_equal(model->notices[STORE_UNREAD], 1);
+        sim_disk_bad(model->disk, "", 0, 0);
+        for (int i = 0; i < 40 && seen.count < SLICES * JOBS + JOBS; i++) {
+            model->now_us += 1000 * 1000;
+            turn(&seen);
+        }
+        assert_int_equal(seen.count, SLICES * JOBS + JOBS);
+        model_fini(model);
+    }
+}
+
+/* A block that cannot be read and of which nothing lives is not tried again. */
+static void an_unread_block_whose_jobs_have_ended_is_done_with(void **state)
+{
+    (void)state;
+    struct arrivals seen;
+    begin(&seen, 0);
+    struct model *model = &seen.model;
+    struct slice *bad = build_slice(model, model->now_us + HOUR_US, JOBS, JOB_BYTES);
+    make_bad(model, bad, 1);
+    model->now_us += 100 * HOUR_US;
+    while (bad->unread_count == 0)
+        turn(&seen);
+    for (size_t i = 0; i < model->job_count; i++) {
+        struct model_job *job = &model->jobs[i];
+        if (block_of(bad, job->stored.where) != 1)
+            continue;
+        job->far = false; /* what its end says of it is known: it need not be read */
+        model_end(model, job);
+    }
+    for (int i = 0; i < 40; i++) {
+        model->now_us += 1000 * 1000;
+        turn(&seen);
+    }
+    assert_int_equal(bad->unread_count, 0);
+    assert_int_equal(bad->loaded, bad->head.blocks);
+    model_fini(model);
+}
+
+/* Jobs end and change, slices are made, emptied and removed while blocks are read, in any order. */
+static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
+{
+    (void)state;
+    uint64_t loaded = 0, emptied = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct model model;
+        struct store_stats stats;
+        far_model(&model, seed);
+        sim_disk_cold(model.disk, seed % 2);
+        sim_disk_shuffle_reads(model.disk, seed);
+        assert_int_equal(model_open(&model), OK);
+        for (int round = 0; round < 3; round++) {
+            model_work(&model, TURNS);
+            model.now_us += model.delay_us / 2; /* much is due at once */
+            model_work(&model, TURNS / 4);
+            if (round == 1) {
+                model_close(&model);
+                sim_disk_kill(model.disk);
+                assert_int_equal(model_open(&model), OK);
+                model_check(&model);
+            }
+        }
+        store_stats(model.store, &stats);
+        loaded += stats.loaded_jobs;
+        emptied += stats.emptied_slices;
+        model_settle(&model);
+        model.now_us += INT64_C(100) * MODEL_DELAY_US; /* all of them are due */
+        model_settle(&model);
+        assert_int_equal(far_of(&model, JOB_DELAYED), 0);
+        model_fini_reopened(&model);
+    }
+    print_message("loaded %llu, emptied %llu\n", (unsigned long long)loaded,
+                  (unsigned long long)emptied);
+    assert_true(loaded > 500 && emptied > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p3_jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
+        cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
+        cmocka_unit_test(p3_a_block_that_cannot_be_read_holds_up_no_other_slice),
+        cmocka_unit_test(an_unread_block_whose_jobs_have_ended_is_done_with),
+        cmocka_unit_test(p5_lives_in_which_reads_of_blocks_end_in_any_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
