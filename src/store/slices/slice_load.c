@@ -4,10 +4,9 @@
  * Ready and buried jobs are loaded only on demand.
  *
  * Several blocks are read at a time, and may end in any order. Their jobs are passed on in the
- * order in which the blocks were begun, which is that of their due times; only a block that could
- * not be read at once is overtaken, but not by later blocks of its slice, because slice::loaded
- * counts the first blocks of a slice. Nothing is known of a job from its block before it is passed
- * on: whether it still lives there is looked up then.
+ * order in which the blocks were begun, which is that of their due times; only one that could not
+ * be read at once is overtaken, and is an unread block of its slice from then on. Nothing is known
+ * of a job from its block before it is passed on: whether it still lives there is looked up then.
  *
  * Also compacts slices: if most of a slice is dead, its live jobs are brought to memory and their
  * records are relocated to the log, as the cleaner does; then the file is removed.
@@ -320,21 +319,9 @@ static void advance(struct block_load *load)
     slice_load_order(slices, slice);
 }
 
-static void give_up_for_now(struct block_load *load)
+static void report_unread(struct slices *slices, const struct slice *slice, uint32_t block)
 {
-    struct slices *slices = load->slices;
-    struct store *store = slices->store;
-    uint32_t block = load->block;
-    bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
-    struct slice *slice = leave(load);
-    bool first = slice->unread_count == 0;
-    if (!read_meanwhile)
-        note_unread(slice, block, store->now_us + UNREAD_US);
-    slice_load_order(slices, slice);
-    if (slices->load.sparse == slice && !slices->load.emptying) /* else empty_some() does it */
-        slices->load.sparse = NULL; /* it is chosen again when all of it can be read */
-    if (!first || read_meanwhile)
-        return;
+    struct store_callbacks *callbacks = slices->store->callbacks;
     struct store_error error;
     char name[DISK_NAME_MAX];
     segments_file_name(slice->segment, name);
@@ -342,36 +329,65 @@ static void give_up_for_now(struct block_load *load)
                     "the disk cannot read a block of far jobs: it is tried again every %d s, and "
                     "they do not come due until then; look at the disk",
                     UNREAD_US / 1000000);
-    store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
+    callbacks->notice(callbacks, STORE_UNREAD, &error);
+}
+
+static void give_up_for_now(struct block_load *load)
+{
+    struct slices *slices = load->slices;
+    uint32_t block = load->block;
+    bool reports = load->tries >= LOAD_TRIES; /* the first one of its slice */
+    bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
+    struct slice *slice = leave(load);
+    if (!read_meanwhile)
+        note_unread(slice, block, slices->store->now_us + UNREAD_US);
+    slice_load_order(slices, slice);
+    if (slices->load.sparse == slice && !slices->load.emptying) /* else empty_some() does it */
+        slices->load.sparse = NULL; /* it is chosen again when all of it can be read */
+    if (reports)
+        report_unread(slices, slice, block);
 }
 
 /* ---- reading ---- */
+
+/* The block is tried again soon. Until then others, of its slice too, are loaded. */
+static void let_overtake(struct block_load *load)
+{
+    note_unread(load->slice, load->block, INT64_MAX);
+    load->again = true;
+    set_loaded(load->slices, load->slice);
+    slice_load_order(load->slices, load->slice);
+}
+
+/* No read of the block is good: each record has its own sums, so the intact ones are used. */
+static void use_damaged(struct block_load *load)
+{
+    segments_damaged(
+        load->slices->segments, load->slice->segment,
+        (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        "a block of far jobs is damaged: jobs whose records in it cannot be read will "
+        "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
+    load->there = load->damaged = true;
+    batch_walk_init(&load->walk, load->bytes, (uint32_t)(load->op.got - BATCH_HEAD));
+}
 
 /* The block cannot be read, or (OK) is damaged. */
 static void put_off(struct block_load *load, enum err err)
 {
     int64_t now_us = load->slices->store->now_us;
-    load->overtaken = true;
     if (err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
         load->retry_at_us = now_us + TRY_AGAIN_US;
         return;
     }
     load->retry_at_us = now_us + ((int64_t)TRY_AGAIN_US << load->tries);
     bool enough = ++load->tries >= LOAD_TRIES;
-    if (err && (enough || load->slice->unread_count > 0)) {
+    bool others = load->tries == 1 && load->slice->unread_count > 0;
+    if (err && (enough || others))
         give_up_for_now(load);
-        return;
-    }
-    if (!enough)
-        return;
-    segments_damaged(
-        load->slices->segments, load->slice->segment,
-        (uint64_t)load->slice->fences[load->block].offset * BLOCK,
-        "a block of far jobs is damaged: jobs whose records in it cannot be read will "
-        "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
-    /* Each record has its own sums: the intact ones are used. */
-    load->there = load->damaged = true;
-    batch_walk_init(&load->walk, load->bytes, (uint32_t)(load->op.got - BATCH_HEAD));
+    else if (enough)
+        use_damaged(load);
+    else if (!load->again && !load->emptying)
+        let_overtake(load);
 }
 
 static bool is_good(const struct block_load *load, size_t len, struct batch_head *out_head)
@@ -531,10 +547,9 @@ static struct block_load *first_there(const struct slices *slices)
     const struct list *blocks = &slices->load.blocks;
     for (const struct list *at = blocks->next; at != blocks; at = at->next) {
         struct block_load *load = load_of(at);
-        bool first = load->again || load->block == load->slice->loaded; /* of its slice */
-        if (load->there && first)
+        if (load->there)
             return load;
-        if (!load->there && !load->overtaken)
+        if (!load->again)
             return NULL;
     }
     return NULL;
@@ -559,7 +574,7 @@ static bool pass_some(struct slices *slices, unsigned *records)
 static void begin(struct slices *slices, struct slice *slice)
 {
     struct block_load *load = load_new(slices, slice, next_block(slices, slice));
-    load->again = load->overtaken = retries(slices, slice);
+    load->again = retries(slices, slice);
     if (load->again)
         slice->retry_at_us = INT64_MAX; /* one at a time of a slice */
     else
@@ -745,8 +760,8 @@ void slice_load_valid(const struct slices *slices)
         const struct block_load *block = load_of(at);
         load_valid(block);
         for (const struct list *to = at->next; to != &load->blocks; to = to->next)
-            CHECK(load_of(to)->slice != block->slice || load_of(to)->block > block->block ||
-                  load_of(to)->again);
+            CHECK(load_of(to)->slice != block->slice || block->again || load_of(to)->again ||
+                  load_of(to)->block > block->block);
         CHECK(!block->emptying);
         bytes += block->len;
         count++;

@@ -17,9 +17,8 @@ struct block_load {
     struct slices *slices;
     struct slice *slice;
     uint32_t block; /* number of its block */
-    bool again;     /* the disk could not read it before: slice_is_unread() */
+    bool again;     /* it could not be read at once, and is overtaken: slice_is_unread() */
     bool emptying;  /* the slice is being emptied: live records go back to the log */
-    bool overtaken; /* its reads fail: blocks of other slices need not wait for it */
     bool reading;
     bool good;    /* what was read matches its checksum */
     bool there;   /* the block is in memory, and its records are passed to the callbacks */

@@ -1,6 +1,6 @@
 /*
  * Blocks of far jobs are read several at a time: in whatever order the reads end, jobs come in that
- * of their due times, and only a block that the disk cannot read is overtaken, by other slices.
+ * of their due times, and only a block that the disk cannot read is overtaken.
  */
 #include "built_slice.h"
 #include "slice_bed.h"
@@ -140,8 +140,8 @@ static void make_bad(struct model *model, const struct slice *slice, uint32_t bl
     sim_disk_bad(model->disk, name, start, start + 1);
 }
 
-/* The later blocks of its slice wait: what slice::loaded counts is the first ones. */
-static void p3_a_block_that_cannot_be_read_holds_up_no_other_slice(void **state)
+/* It counts as a block that was not loaded, and the others of its slice are loaded. */
+static void p3_a_block_that_cannot_be_read_holds_up_no_other(void **state)
 {
     enum { AFTER_US = 1000 * 1000 };
     (void)state;
@@ -154,26 +154,26 @@ static void p3_a_block_that_cannot_be_read_holds_up_no_other_slice(void **state)
         make_bad(model, bad, 0);
         model->now_us += 100 * HOUR_US;
         int64_t start_us = model->now_us;
-        while (seen.count < SLICES * JOBS) {
+        while (seen.count < SLICES * JOBS + JOBS - bad->fences[0].jobs) {
             turn(&seen);
             assert_true(model->now_us < start_us + AFTER_US);
+            assert_false(slice_is_loaded(bad, 0));
         }
-        assert_int_equal(seen.early, 0);
-        assert_int_equal(bad->loaded, 0);
-        unsigned first =
-            bad->fences[0].jobs; /* they do not come, the others do when it is put off */
-        while (seen.count < SLICES * JOBS + JOBS - first) {
-            turn(&seen);
-            assert_true(model->now_us < start_us + 5 * AFTER_US);
-        }
+        turn(&seen);
         assert_true(slice_is_unread(bad, 0) && bad->loaded == bad->head.blocks);
+        assert_int_equal(seen.early, 0);
+        assert_int_equal(model->notices[STORE_UNREAD], 0);
+        while (model->now_us < start_us + 5 * AFTER_US)
+            turn(&seen);
         assert_int_equal(model->notices[STORE_UNREAD], 1);
         sim_disk_bad(model->disk, "", 0, 0);
         for (int i = 0; i < 40 && seen.count < SLICES * JOBS + JOBS; i++) {
-            model->now_us += 1000 * 1000;
+            model->now_us += AFTER_US;
             turn(&seen);
         }
         assert_int_equal(seen.count, SLICES * JOBS + JOBS);
+        turn(&seen);
+        assert_int_equal(bad->unread_count, 0);
         model_fini(model);
     }
 }
@@ -240,7 +240,7 @@ static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
     }
     print_message("loaded %llu, emptied %llu\n", (unsigned long long)loaded,
                   (unsigned long long)emptied);
-    assert_true(loaded > 500 && emptied > 10);
+    assert_true(loaded > 200 && emptied > 10);
 }
 
 int main(void)
@@ -248,7 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p3_jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
         cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
-        cmocka_unit_test(p3_a_block_that_cannot_be_read_holds_up_no_other_slice),
+        cmocka_unit_test(p3_a_block_that_cannot_be_read_holds_up_no_other),
         cmocka_unit_test(an_unread_block_whose_jobs_have_ended_is_done_with),
         cmocka_unit_test(p5_lives_in_which_reads_of_blocks_end_in_any_order),
     };
