@@ -206,11 +206,35 @@ static void an_unread_block_whose_jobs_have_ended_is_done_with(void **state)
     model_fini(model);
 }
 
-/* Jobs end and change, slices are made, emptied and removed while blocks are read, in any order. */
+/* No block of the slice of some far job can be read for a while. */
+static void make_some_slice_bad(struct model *model)
+{
+    const struct model_job *job = model_pick(model);
+    char name[DISK_NAME_MAX];
+    for (int tries = 0; tries < 100 && job && !(job->far && model_state(job) == JOB_DELAYED);
+         tries++)
+        job = model_pick(model);
+    if (!job || !job->far)
+        return;
+    slice_name(where_segment(job->stored.where), name);
+    sim_disk_bad(model->disk, name, DISK_ALIGN, UINT64_MAX);
+}
+
+static unsigned unread_blocks(const struct model *model)
+{
+    const struct list *all = &model->store->slices->all;
+    unsigned count = 0;
+    for (const struct list *link = all->next; link != all; link = link->next)
+        count += LIST_ENTRY(link, const struct slice, link)->unread_count;
+    return count;
+}
+
+/* Jobs end and change, slices are made, emptied and removed while blocks are read, in any order, or
+   cannot be read. */
 static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
 {
     (void)state;
-    uint64_t loaded = 0, emptied = 0;
+    uint64_t loaded = 0, emptied = 0, unread = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct model model;
         struct store_stats stats;
@@ -221,7 +245,10 @@ static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
         for (int round = 0; round < 3; round++) {
             model_work(&model, TURNS);
             model.now_us += model.delay_us / 2; /* much is due at once */
-            model_work(&model, TURNS / 4);
+            make_some_slice_bad(&model);
+            model_work(&model, TURNS / 2);
+            unread += unread_blocks(&model);
+            sim_disk_bad(model.disk, "", 0, 0);
             if (round == 1) {
                 model_close(&model);
                 sim_disk_kill(model.disk);
@@ -232,15 +259,16 @@ static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
         store_stats(model.store, &stats);
         loaded += stats.loaded_jobs;
         emptied += stats.emptied_slices;
-        model_settle(&model);
-        model.now_us += INT64_C(100) * MODEL_DELAY_US; /* all of them are due */
-        model_settle(&model);
+        for (int i = 0; i < 10; i++) { /* all of them are due, and unread blocks tried again */
+            model.now_us += INT64_C(100) * MODEL_DELAY_US;
+            model_settle(&model);
+        }
         assert_int_equal(far_of(&model, JOB_DELAYED), 0);
         model_fini_reopened(&model);
     }
-    print_message("loaded %llu, emptied %llu\n", (unsigned long long)loaded,
-                  (unsigned long long)emptied);
-    assert_true(loaded > 200 && emptied > 10);
+    print_message("loaded %llu, emptied %llu, unread %llu\n", (unsigned long long)loaded,
+                  (unsigned long long)emptied, (unsigned long long)unread);
+    assert_true(loaded > 200 && emptied > 10 && unread > 5);
 }
 
 int main(void)
