@@ -99,7 +99,7 @@ static void load_all(struct arrivals *seen)
     }
 }
 
-static void p3_jobs_come_in_the_order_of_their_blocks_however_the_reads_end(void **state)
+static void jobs_come_in_the_order_of_their_blocks_however_the_reads_end(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++) {
@@ -141,7 +141,7 @@ static void make_bad(struct model *model, const struct slice *slice, uint32_t bl
 }
 
 /* It counts as a block that was not loaded, and the others of its slice are loaded. */
-static void p3_a_block_that_cannot_be_read_holds_up_no_other(void **state)
+static void a_block_that_cannot_be_read_holds_up_no_other(void **state)
 {
     enum { AFTER_US = 1000 * 1000 };
     (void)state;
@@ -274,9 +274,9 @@ static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(p3_jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
+        cmocka_unit_test(jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
         cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
-        cmocka_unit_test(p3_a_block_that_cannot_be_read_holds_up_no_other),
+        cmocka_unit_test(a_block_that_cannot_be_read_holds_up_no_other),
         cmocka_unit_test(an_unread_block_whose_jobs_have_ended_is_done_with),
         cmocka_unit_test(p5_lives_in_which_reads_of_blocks_end_in_any_order),
     };
