@@ -231,7 +231,7 @@ static unsigned unread_blocks(const struct model *model)
 
 /* Jobs end and change, slices are made, emptied and removed while blocks are read, in any order, or
    cannot be read. */
-static void p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
+static void p2_p5_lives_in_which_reads_of_blocks_end_in_any_order(void **state)
 {
     (void)state;
     uint64_t loaded = 0, emptied = 0, unread = 0;
@@ -278,7 +278,7 @@ int main(void)
         cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
         cmocka_unit_test(a_block_that_cannot_be_read_holds_up_no_other),
         cmocka_unit_test(an_unread_block_whose_jobs_have_ended_is_done_with),
-        cmocka_unit_test(p5_lives_in_which_reads_of_blocks_end_in_any_order),
+        cmocka_unit_test(p2_p5_lives_in_which_reads_of_blocks_end_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
