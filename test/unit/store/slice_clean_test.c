@@ -670,7 +670,7 @@ static void p8_they_do_not_wait_for_a_slice_that_is_emptied(void **state)
     for (size_t i = 0; i < model.job_count; i++)
         if (i % 4)
             model_end(&model, &model.jobs[i]);
-    model.far_room = 2; /* a block is chosen and read, and then there is none for its jobs */
+    model.far_room = 1; /* a block is chosen and read, and then there is none for its jobs */
     for (int i = 0; i < 20 && model.far_room; i++) {
         settle_for(&model, 1);
         model.now_us += MODEL_DELAY_US;
