@@ -6,8 +6,6 @@
  * answer. With more slices there is a survey: every ten seconds it visits all slices, some in each
  * turn, and answers describe the time when it began.
  */
-#include <assert.h>
-
 #include "base/check.h"
 #include "store/slices/slices_parts.h"
 
@@ -27,19 +25,6 @@ static int64_t limit_of(int64_t at_us, unsigned span)
     int64_t limit_us;
     return __builtin_add_overflow(at_us, spans_us[span], &limit_us) ? INT64_MAX : limit_us;
 }
-
-uint32_t slice_block_live(const struct slice *slice, uint32_t block)
-{
-    const struct slice_fence *fence = &slice->fences[block];
-    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
-    uint32_t end =
-        slice_unit(slice_block_end(slice, block)); /* both are multiples of 64: whole words */
-    for (; slice->dead && unit < end; unit += 64)
-        dead += (uint32_t)__builtin_popcountll(slice->dead[unit / 64]);
-    return fence->jobs > dead ? fence->jobs - dead : 0;
-}
-
-static_assert(BLOCK / SLICE_UNIT % 64 == 0, "a block's bits are whole words");
 
 /* A block's jobs that are due by a limit within it, if their due times are spread evenly. */
 static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t limit_us)

@@ -64,44 +64,6 @@ static int64_t load_at(const struct slices *slices, const struct slice *slice)
 
 /* ---- blocks that the disk could not read ---- */
 
-/* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
-   one, and other blocks are loaded in the meantime. */
-static void note_unread(struct slice *slice, uint32_t block, int64_t retry_at_us)
-{
-    bool again = slice_is_unread(slice, block);
-    if (again || slice->unread_count == 0) {
-        slice->unread_next = block + 1;
-        slice->retry_at_us = retry_at_us;
-    }
-    CHECK(block < slice->head.blocks && slice->unread_count <= slice->head.blocks);
-    if (!slice->unread)
-        slice->unread = mem_zalloc((slice->head.blocks / 64 + 1) * sizeof(*slice->unread));
-    slice->unread_count += !again;
-    slice->unread[block / 64] |= UINT64_C(1) << block % 64;
-}
-
-static void note_read(struct slice *slice, uint32_t block)
-{
-    if (!slice_is_unread(slice, block))
-        return;
-    CHECK(slice->unread_count > 0);
-    slice->unread[block / 64] &= ~(UINT64_C(1) << block % 64);
-    slice->unread_count--;
-}
-
-/* The unread block to try next; there must be one. */
-static uint32_t next_unread(const struct slice *slice)
-{
-    uint32_t block = slice->unread_next;
-    for (uint32_t i = 0; i <= slice->head.blocks; i++, block++) {
-        if (block >= slice->head.blocks)
-            block = 0;
-        if (slice_is_unread(slice, block))
-            break;
-    }
-    return block;
-}
-
 static struct block_load *load_of(const struct list *link)
 {
     return LIST_ENTRY(link, struct block_load, link);
@@ -217,21 +179,22 @@ static bool retries(const struct slices *slices, const struct slice *slice)
 /* The block of a slice that is due that is begun next. */
 static uint32_t next_block(const struct slices *slices, const struct slice *slice)
 {
-    return retries(slices, slice) ? next_unread(slice) : slice->begun;
+    return retries(slices, slice) ? slice_next_unread(slice) : slice->begun;
 }
 
 /*
- * Skips blocks whose jobs have all ended, without reading them. After a start these are most blocks
- * whose due times are past: it is not stored which ones were loaded. *blocks: how many more may be
- * skipped in this turn. True: some were skipped, so that another slice may be the first.
+ * Skips blocks whose jobs have all ended or are in memory, without reading them. After a start
+ * these are most blocks whose due times are past: it is not stored which ones were loaded. *blocks:
+ * how many more may be skipped in this turn. True: some were skipped, so that another slice may be
+ * the first.
  */
-static bool skip_dead(struct slices *slices, struct slice *slice, unsigned *blocks)
+static bool skip_come(struct slices *slices, struct slice *slice, unsigned *blocks)
 {
     unsigned before = *blocks;
     while (*blocks > 0 && load_at(slices, slice) <= slices->store->now_us &&
-           slice_block_live(slice, next_block(slices, slice)) == 0) {
+           slice_block_has_come(slice, next_block(slices, slice))) {
         if (retries(slices, slice))
-            note_read(slice, next_unread(slice));
+            slice_note_read(slice, slice_next_unread(slice));
         else
             slice->begun++;
         (*blocks)--;
@@ -312,7 +275,7 @@ static void advance(struct block_load *load)
 {
     struct slices *slices = load->slices;
     bool emptying = load->emptying;
-    note_read(load->slice, load->block);
+    slice_note_read(load->slice, load->block);
     struct slice *slice = leave(load);
     if (emptying)
         advance_sparse(slices, slice);
@@ -340,7 +303,7 @@ static void give_up_for_now(struct block_load *load)
     bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
     struct slice *slice = leave(load);
     if (!read_meanwhile)
-        note_unread(slice, block, slices->store->now_us + UNREAD_US);
+        slice_note_unread(slice, block, slices->store->now_us + UNREAD_US);
     slice_load_order(slices, slice);
     if (slices->load.sparse == slice && !slices->load.emptying) /* else empty_some() does it */
         slices->load.sparse = NULL; /* it is chosen again when all of it can be read */
@@ -353,7 +316,7 @@ static void give_up_for_now(struct block_load *load)
 /* The block is tried again soon. Until then others, of its slice too, are loaded. */
 static void let_overtake(struct block_load *load)
 {
-    note_unread(load->slice, load->block, INT64_MAX);
+    slice_note_unread(load->slice, load->block, INT64_MAX);
     load->again = true;
     set_loaded(load->slices, load->slice);
     slice_load_order(load->slices, load->slice);
@@ -592,7 +555,7 @@ static bool begin_some(struct slices *slices)
     unsigned blocks = SKIP_BLOCKS;
     struct slice *due;
     while ((due = first_due(slices)) && blocks > 0) {
-        if (skip_dead(slices, due, &blocks))
+        if (skip_come(slices, due, &blocks))
             continue;
         if (!may_begin(slices, due))
             break;

@@ -428,6 +428,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
     if (err == ERR_CORRUPT)
         return damaged(number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
+    slice_note_in_memory(slice);
     if (err) {
         char name[DISK_NAME_MAX];
         slice_name(number, name);

@@ -148,6 +148,7 @@ void slices_drop(struct slices *slices, struct slice *slice)
     mem_free(slice->fences);
     mem_free(slice->dead);
     mem_free(slice->unread);
+    mem_free(slice->in_memory);
     mem_free(slice);
 }
 

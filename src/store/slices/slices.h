@@ -60,8 +60,10 @@ struct slice {
     uint64_t death_last;             /* the batch with the last death */
     uint64_t topics[4];              /* bloom filter of the topics of its jobs: slice_may_have() */
     uint32_t loaded;                 /* number of its first blocks that have been loaded, … */
-    uint64_t *unread; /* … except these: bitmap of blocks that the disk could not read */
-    uint32_t begun;   /* number of its first blocks that are loaded or being loaded */
+    uint64_t *unread;    /* … except these: bitmap of blocks that the disk could not read */
+    uint32_t begun;      /* number of its first blocks that are loaded or being loaded */
+    uint64_t *in_memory; /* bitmap of blocks whose jobs were all in memory after the replay; NULL:
+                            there is none */
     uint32_t unread_count;
     uint32_t unread_next; /* the first unread block at or after this is tried next, … */
     int64_t retry_at_us;  /* … at this time */

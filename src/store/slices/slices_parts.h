@@ -114,10 +114,22 @@ bool slice_set_dead(struct slice *slice, const struct slice_record *record);
  */
 enum err slices_drop_older(struct slices *slices) MUST_USE;
 
-/* ---- slice_due.c ---- */
+/* ---- slice_blocks.c ---- */
 
 /* How many records of the block live. O(bytes of the block / 512) */
 uint32_t slice_block_live(const struct slice *slice, uint32_t block);
+/* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
+   one, and other blocks are loaded in the meantime. */
+void slice_note_unread(struct slice *slice, uint32_t block, int64_t retry_at_us);
+void slice_note_read(struct slice *slice, uint32_t block);
+/* The unread block to try next; there must be one. */
+uint32_t slice_next_unread(const struct slice *slice);
+/* After the replay: notes the blocks whose live jobs all have a MOVE, so that the replay has put
+   them into memory. O(moves * log blocks + bytes of the file / 512) */
+void slice_note_in_memory(struct slice *slice);
+/* No job has to come from the block: all have ended, or were in memory after the replay, where a
+   job that has a MOVE stays until it ends or leaves for another slice. O(as slice_block_live) */
+bool slice_block_has_come(const struct slice *slice, uint32_t block);
 
 /* ---- slice_load.c ---- */
 

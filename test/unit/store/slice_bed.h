@@ -72,6 +72,20 @@ static inline void change_some(struct model *model, size_t jobs)
         model_move(model, &model->jobs[i]);
 }
 
+static inline void open_again(struct model *model)
+{
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+}
+
+/* Closes it, opens it again, and looks whether all is there. */
+static inline void end_well(struct model *model)
+{
+    open_again(model);
+    model_check(model);
+    model_fini(model);
+}
+
 static inline void settle_for(struct model *model, int rounds)
 {
     for (int i = 0; i < rounds; i++)
