@@ -65,12 +65,14 @@ static unsigned cut_path(struct bytes path, struct bytes *parts)
 
 static bool is_route(const struct route *route, const struct bytes *parts, unsigned count)
 {
+    if (count == PARTS_MAX || route->parts[count])
+        return false; /* the path has too many parts, or too few: most routes end here */
     for (unsigned i = 0; i < count; i++) {
         const char *wanted = route->parts[i];
         if (!wanted || (strcmp(wanted, "{}") != 0 && !bytes_eq(parts[i], bytes_str(wanted))))
             return false;
     }
-    return count < PARTS_MAX && !route->parts[count];
+    return true;
 }
 
 /* The methods a path knows, as the Allow header says it; NULL: there is no such path. */
