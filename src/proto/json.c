@@ -1,5 +1,6 @@
 #include "proto/json.h"
 
+#include "base/block16.h"
 #include "base/hex.h"
 
 /* ---- bytes that are escaped ---- */
@@ -38,23 +39,16 @@ static inline const struct escape *escapes_of(enum json_style style)
 
 /* ---- plain bytes ---- */
 
-/* Texts are looked at in blocks. Every processor we know has registers for so many bytes. */
-typedef uint8_t block __attribute__((vector_size(16)));
-
 /*
  * How many bytes come before the first quote, backslash or control character; in HTML style also
  * before the first '<', '>', '&' or byte that U+2028 begins with.
  */
-static inline unsigned plain_bytes(block bytes, enum json_style style)
+static inline unsigned plain_bytes(block16 bytes, enum json_style style)
 {
-    uint64_t marks[2];
-    block special = (block)((bytes == '"') | (bytes == '\\') | (bytes < 0x20));
+    block16 special = (block16)((bytes == '"') | (bytes == '\\') | (bytes < 0x20));
     if (style == JSON_STYLE_HTML)
-        special |= (block)((bytes == '<') | (bytes == '>') | (bytes == '&') | (bytes == 0xe2));
-    memcpy(marks, &special, sizeof(marks)); /* little-endian: the first byte is the lowest */
-    if (!(marks[0] | marks[1]))
-        return sizeof(bytes);
-    return (unsigned)(marks[0] ? __builtin_ctzll(marks[0]) : 64 + __builtin_ctzll(marks[1])) / 8;
+        special |= (block16)((bytes == '<') | (bytes == '>') | (bytes == '&') | (bytes == 0xe2));
+    return block16_unmarked(special);
 }
 
 /*
@@ -64,18 +58,18 @@ static inline unsigned plain_bytes(block bytes, enum json_style style)
 static const char *skip_plain(const char *at, const char *end, enum json_style style,
                               uint64_t *seen)
 {
-    block bytes, all = {0};
+    block16 all = {0};
     uint64_t halves[2];
-    unsigned plain = sizeof(bytes);
-    while (plain == sizeof(bytes) && end - at >= (ptrdiff_t)sizeof(bytes)) {
-        memcpy(&bytes, at, sizeof(bytes));
+    unsigned plain = sizeof(all);
+    while (plain == sizeof(all) && end - at >= (ptrdiff_t)sizeof(all)) {
+        block16 bytes = block16_at(at);
         plain = plain_bytes(bytes, style);
         all |= bytes;
         at += plain;
     }
-    memcpy(halves, &all, sizeof(halves));
+    block16_halves(all, halves);
     *seen |= halves[0] | halves[1];
-    if (plain < sizeof(bytes))
+    if (plain < sizeof(all))
         return at;
     for (; at < end && !escapes_of(style)[(unsigned char)*at].len; at++)
         *seen |= (unsigned char)*at;
@@ -549,9 +543,8 @@ static char *put_escaped(char *to, const char **at, const char *end, const char 
 {
     const char *from = *at;
     while (from < end) {
-        if (end - from >= (ptrdiff_t)sizeof(block)) {
-            block bytes;
-            memcpy(&bytes, from, sizeof(bytes));
+        if (end - from >= (ptrdiff_t)sizeof(block16)) {
+            block16 bytes = block16_at(from);
             memcpy(to, &bytes, sizeof(bytes));
             unsigned plain = plain_bytes(bytes, style);
             from += plain;
@@ -572,7 +565,7 @@ static void add_well_formed(struct buf *out, struct bytes text, enum json_style 
     const char *at = text.at, *text_end = text.at + text.len;
     while (at < text_end) {
         const char *end = text_end - at > CHUNK_BYTES ? at + CHUNK_BYTES : text_end;
-        buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + sizeof(block));
+        buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + sizeof(block16));
         char *to = put_escaped(out->at + out->len, &at, end, text_end, style);
         out->len = (size_t)(to - out->at);
     }

@@ -151,8 +151,9 @@ static bool is_host(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.at[i], letter = (char)(c | 0x20);
-        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') &&
-            (c == '\0' || !strchr("-._~:[]%!$&'()*+;=", c)))
+        if ((letter >= 'a' && letter <= 'z') || (c >= '-' && c <= ':' && c != '/'))
+            continue; /* "-.0123456789:" */
+        if (c == '\0' || !strchr("_~[]%!$&'()*+;=", c))
             return false;
     }
     return true;
