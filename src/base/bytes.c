@@ -189,26 +189,6 @@ void buf_grow(struct buf *buf, size_t more, size_t most)
     buf->cap = cap;
 }
 
-void buf_add(struct buf *buf, const void *at, size_t len)
-{
-    if (len == 0)
-        return;
-    buf_reserve(buf, len);
-    memcpy(buf->at + buf->len, at, len);
-    buf->len += len;
-}
-
-void buf_add_bytes(struct buf *buf, struct bytes bytes)
-{
-    buf_add(buf, bytes.at, bytes.len);
-}
-
-void buf_add_char(struct buf *buf, char c)
-{
-    buf_reserve(buf, 1);
-    buf->at[buf->len++] = c;
-}
-
 void buf_add_u64(struct buf *buf, uint64_t number)
 {
     char digits[DECIMAL_U64_DIGITS], *end = digits + sizeof(digits);
