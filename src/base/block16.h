@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 typedef uint8_t block16 __attribute__((vector_size(16)));
 
@@ -17,20 +20,23 @@ static inline block16 block16_at(const char *at)
     return bytes;
 }
 
-/* The two halves; the first byte is the lowest of the first one (little-endian). */
-static inline void block16_halves(block16 bytes, uint64_t out_halves[static 2])
+/* The top bit of each byte; that of the first byte is the lowest. */
+static inline unsigned block16_top_bits(block16 bytes)
 {
-    memcpy(out_halves, &bytes, sizeof(bytes));
+#ifdef __SSE2__
+    return (unsigned)_mm_movemask_epi8((__m128i)bytes);
+#else
+    unsigned bits = 0;
+    for (unsigned i = 0; i < sizeof(bytes); i++)
+        bits |= (unsigned)bytes[i] >> 7 << i;
+    return bits;
+#endif
 }
 
 /* How many bytes come before the first mark; 16: there is none. */
 static inline unsigned block16_unmarked(block16 marks)
 {
-    uint64_t halves[2];
-    block16_halves(marks, halves);
-    if (!(halves[0] | halves[1]))
-        return sizeof(marks);
-    return (unsigned)(halves[0] ? __builtin_ctzll(halves[0]) : 64 + __builtin_ctzll(halves[1])) / 8;
+    return (unsigned)__builtin_ctz(block16_top_bits(marks) | 1u << sizeof(marks));
 }
 
 #endif

@@ -52,14 +52,12 @@ static inline unsigned plain_bytes(block16 bytes, enum json_style style)
 }
 
 /*
- * Past all plain bytes. Their bits go into *seen, and maybe those of bytes behind them: so it may
- * look as if there were bytes that are not ASCII where there are none, never the other way round.
+ * Past all plain bytes. *ascii becomes false if any of them is not ASCII; maybe also for a byte
+ * behind them.
  */
-static const char *skip_plain(const char *at, const char *end, enum json_style style,
-                              uint64_t *seen)
+static inline const char *skip(const char *at, const char *end, enum json_style style, bool *ascii)
 {
     block16 all = {0};
-    uint64_t halves[2];
     unsigned plain = sizeof(all);
     while (plain == sizeof(all) && end - at >= (ptrdiff_t)sizeof(all)) {
         block16 bytes = block16_at(at);
@@ -67,13 +65,26 @@ static const char *skip_plain(const char *at, const char *end, enum json_style s
         all |= bytes;
         at += plain;
     }
-    block16_halves(all, halves);
-    *seen |= halves[0] | halves[1];
+    if (block16_top_bits(all))
+        *ascii = false;
     if (plain < sizeof(all))
         return at;
-    for (; at < end && !escapes_of(style)[(unsigned char)*at].len; at++)
-        *seen |= (unsigned char)*at;
+    for (; at < end && !escapes_of(style)[(unsigned char)*at].len; at++) {
+        if ((unsigned char)*at >= 0x80)
+            *ascii = false;
+    }
     return at;
+}
+
+/* Two functions, so that each compares with the bytes of its style alone. */
+static const char *skip_plain(const char *at, const char *end, bool *ascii)
+{
+    return skip(at, end, JSON_STYLE_PLAIN, ascii);
+}
+
+static const char *skip_plain_html(const char *at, const char *end, bool *ascii)
+{
+    return skip(at, end, JSON_STYLE_HTML, ascii);
 }
 
 /* ---- reading ---- */
@@ -178,10 +189,9 @@ static bool scan_escape(struct json *json)
 static bool scan_string(struct json *json, struct json_value *out_value)
 {
     const char *start = ++json->at;
-    uint64_t seen = 0; /* is any byte not ASCII? */
-    bool escaped = false;
+    bool escaped = false, ascii = true;
     for (;;) {
-        json->at = skip_plain(json->at, json->end, JSON_STYLE_PLAIN, &seen);
+        json->at = skip_plain(json->at, json->end, &ascii);
         if (json->at == json->end)
             return wrong(json, "a string does not end");
         if (*json->at == '"')
@@ -194,7 +204,7 @@ static bool scan_string(struct json *json, struct json_value *out_value)
     }
     struct bytes text = bytes_of(start, (size_t)(json->at - start));
     json->at++;
-    if ((seen & EACH_BYTE(0x80)) && !bytes_is_utf8(text))
+    if (!ascii && !bytes_is_utf8(text))
         return wrong(json, "a string is not valid UTF-8");
     *out_value = (struct json_value){.kind = JSON_KIND_STRING, .escaped = escaped, .text = text};
     return true;
@@ -587,11 +597,13 @@ static void add_escaped(struct buf *out, struct bytes text, enum json_style styl
 /* Is the text ASCII without bytes that are escaped? */
 static bool is_plain(struct bytes text, enum json_style style)
 {
-    uint64_t seen = 0;
+    bool ascii = true;
     if (text.len == 0)
         return true;
     const char *end = text.at + text.len;
-    return skip_plain(text.at, end, style, &seen) == end && !(seen & EACH_BYTE(0x80));
+    const char *special = style == JSON_STYLE_HTML ? skip_plain_html(text.at, end, &ascii)
+                                                   : skip_plain(text.at, end, &ascii);
+    return special == end && ascii;
 }
 
 void json_add_text(struct buf *out, struct bytes text, enum json_style style)
