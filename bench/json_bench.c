@@ -73,8 +73,8 @@ static size_t whole_request(void)
     struct call call;
     CHECK(http1_feed(&http, bytes_str(request), &used) == HTTP_READY);
     arena_reset(&scratch);
-    api_decode(DIALECT_DELAY_QUEUE, &limits, &http.request, INT64_C(1700000000000000), &scratch,
-               &call);
+    api_decode(&(struct api_site){.root = DIALECT_DELAY_QUEUE}, &limits, &http.request,
+               INT64_C(1700000000000000), &scratch, &call);
     CHECK(call.kind == CALL_CMD);
     struct reply reply = {.kind = CMD_PUSH};
     out.len = 0;

@@ -9,9 +9,11 @@
 
 enum { LARGE_BYTES = 1024 * 1024 };
 
-/* Eight letters at once: a capital gets the bit that its small letter has. */
-static uint64_t lower_word(uint64_t word)
+/* The eight letters at `at`: a capital gets the bit that its small letter has. */
+static uint64_t lower_word(const char *at)
 {
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
     uint64_t ascii = ~word & EACH_BYTE(0x80);
     uint64_t low = word & EACH_BYTE(0x7f);
     uint64_t from_a = low + EACH_BYTE(0x80 - 'A');   /* the top bit: 'A' or above */
@@ -21,17 +23,17 @@ static uint64_t lower_word(uint64_t word)
 
 bool bytes_eq_nocase(struct bytes a, struct bytes b)
 {
-    size_t i = 0;
     if (a.len != b.len)
         return false;
-    for (; a.len - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
-        uint64_t ours, theirs;
-        memcpy(&ours, a.at + i, sizeof(ours));
-        memcpy(&theirs, b.at + i, sizeof(theirs));
-        if (lower_word(ours) != lower_word(theirs))
-            return false;
+    if (a.len >= sizeof(uint64_t)) {
+        size_t last = a.len - sizeof(uint64_t); /* a word that may lie across the one before */
+        for (size_t i = 0; i < last; i += sizeof(uint64_t)) {
+            if (lower_word(a.at + i) != lower_word(b.at + i))
+                return false;
+        }
+        return lower_word(a.at + last) == lower_word(b.at + last);
     }
-    for (; i < a.len; i++) {
+    for (size_t i = 0; i < a.len; i++) {
         if (ascii_lower(a.at[i]) != ascii_lower(b.at[i]))
             return false;
     }
@@ -100,8 +102,8 @@ static size_t utf8_step(const unsigned char *at, size_t left)
     return len;
 }
 
-/* From `i` on, past ASCII bytes, a word or four at a time. */
-static size_t skip_ascii_words(struct bytes text, size_t i)
+/* From `i` on, past ASCII bytes: four words at a time, then one, then single bytes. */
+static size_t skip_ascii(struct bytes text, size_t i)
 {
     uint64_t words[4];
     for (; text.len - i >= sizeof(words); i += sizeof(words)) {
@@ -114,6 +116,8 @@ static size_t skip_ascii_words(struct bytes text, size_t i)
         if (words[0] & EACH_BYTE(0x80))
             break;
     }
+    while (i < text.len && (unsigned char)text.at[i] < 0x80)
+        i++;
     return i;
 }
 
@@ -122,7 +126,7 @@ size_t bytes_utf8_prefix(struct bytes text)
     const unsigned char *at = (const unsigned char *)text.at;
     size_t i = 0;
     while (i < text.len) {
-        i = skip_ascii_words(text, i);
+        i = skip_ascii(text, i);
         if (i == text.len)
             break;
         size_t step = utf8_step(at + i, text.len - i);
@@ -183,26 +187,6 @@ void buf_grow(struct buf *buf, size_t more, size_t most)
         cap = most;
     buf->at = mem_realloc(buf->at, cap);
     buf->cap = cap;
-}
-
-void buf_add(struct buf *buf, const void *at, size_t len)
-{
-    if (len == 0)
-        return;
-    buf_reserve(buf, len);
-    memcpy(buf->at + buf->len, at, len);
-    buf->len += len;
-}
-
-void buf_add_bytes(struct buf *buf, struct bytes bytes)
-{
-    buf_add(buf, bytes.at, bytes.len);
-}
-
-void buf_add_char(struct buf *buf, char c)
-{
-    buf_reserve(buf, 1);
-    buf->at[buf->len++] = c;
 }
 
 void buf_add_u64(struct buf *buf, uint64_t number)

@@ -86,10 +86,8 @@ struct buf {
 };
 
 void buf_fini(struct buf *buf);
-void buf_grow(struct buf *buf, size_t more, size_t most);  /* for buf_reserve_to() */
-void buf_add(struct buf *buf, const void *at, size_t len); /* not bytes of the buffer itself */
-void buf_add_bytes(struct buf *buf, struct bytes bytes);
-void buf_add_char(struct buf *buf, char c);
+/* For buf_reserve_to(). Cold: calls of it lie apart from the appends that have room. */
+void buf_grow(struct buf *buf, size_t more, size_t most) __attribute__((cold));
 void buf_add_u64(struct buf *buf, uint64_t number); /* decimal */
 void buf_add_i64(struct buf *buf, int64_t number);
 void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -111,7 +109,28 @@ static inline void buf_reserve(struct buf *buf, size_t more)
     buf_reserve_to(buf, more, SIZE_MAX);
 }
 
-/* Inline, so that the compiler counts the characters of a literal. */
+/* Not bytes of the buffer itself. Inline, as the ones below, so that a literal is a store or two.
+ */
+static inline void buf_add(struct buf *buf, const void *at, size_t len)
+{
+    if (len == 0)
+        return;
+    buf_reserve(buf, len);
+    memcpy(buf->at + buf->len, at, len);
+    buf->len += len;
+}
+
+static inline void buf_add_bytes(struct buf *buf, struct bytes bytes)
+{
+    buf_add(buf, bytes.at, bytes.len);
+}
+
+static inline void buf_add_char(struct buf *buf, char c)
+{
+    buf_reserve(buf, 1);
+    buf->at[buf->len++] = c;
+}
+
 static inline void buf_add_str(struct buf *buf, const char *text)
 {
     buf_add(buf, text, strlen(text));

@@ -1,6 +1,91 @@
 #include "proto/json.h"
 
+#include "base/block16.h"
 #include "base/hex.h"
+
+/* ---- bytes that are escaped ---- */
+
+/* The output for a byte: `len` bytes of `text`; 0: unchanged. Eight bytes, to be copied as a
+   word. */
+struct escape {
+    char text[7];
+    uint8_t len;
+};
+
+#define SHORT(c, letter)   [c] = {{'\\', letter}, 2}
+#define LONG(c, high, low) [c] = {{'\\', 'u', '0', '0', high, low}, 6}
+#define CONTROLS                                                                                   \
+    LONG(0, '0', '0'), LONG(1, '0', '1'), LONG(2, '0', '2'), LONG(3, '0', '3'), LONG(4, '0', '4'), \
+        LONG(5, '0', '5'), LONG(6, '0', '6'), LONG(7, '0', '7'), LONG(8, '0', '8'),                \
+        SHORT('\t', 't'), SHORT('\n', 'n'), LONG(11, '0', 'b'), LONG(12, '0', 'c'),                \
+        SHORT('\r', 'r'), LONG(14, '0', 'e'), LONG(15, '0', 'f'), LONG(16, '1', '0'),              \
+        LONG(17, '1', '1'), LONG(18, '1', '2'), LONG(19, '1', '3'), LONG(20, '1', '4'),            \
+        LONG(21, '1', '5'), LONG(22, '1', '6'), LONG(23, '1', '7'), LONG(24, '1', '8'),            \
+        LONG(25, '1', '9'), LONG(26, '1', 'a'), LONG(27, '1', 'b'), LONG(28, '1', 'c'),            \
+        LONG(29, '1', 'd'), LONG(30, '1', 'e'), LONG(31, '1', 'f'), SHORT('"', '"'),               \
+        SHORT('\\', '\\')
+
+static const struct escape plain_escapes[256] = {CONTROLS};
+static const struct escape html_escapes[256] = {CONTROLS, LONG('<', '3', 'c'), LONG('>', '3', 'e'),
+                                                LONG('&', '2', '6')};
+#undef SHORT
+#undef LONG
+#undef CONTROLS
+
+static inline const struct escape *escapes_of(enum json_style style)
+{
+    return style == JSON_STYLE_HTML ? html_escapes : plain_escapes;
+}
+
+/* ---- plain bytes ---- */
+
+/*
+ * How many bytes come before the first quote, backslash or control character; in HTML style also
+ * before the first '<', '>', '&' or byte that U+2028 begins with.
+ */
+static inline unsigned plain_bytes(block16 bytes, enum json_style style)
+{
+    block16 special = (block16)((bytes == '"') | (bytes == '\\') | (bytes < 0x20));
+    if (style == JSON_STYLE_HTML)
+        special |= (block16)((bytes == '<') | (bytes == '>') | (bytes == '&') | (bytes == 0xe2));
+    return block16_unmarked(special);
+}
+
+/*
+ * Past all plain bytes. *ascii becomes false if any of them is not ASCII; maybe also for a byte
+ * behind them.
+ */
+static inline const char *skip(const char *at, const char *end, enum json_style style, bool *ascii)
+{
+    block16 all = {0};
+    unsigned plain = sizeof(all);
+    while (plain == sizeof(all) && end - at >= (ptrdiff_t)sizeof(all)) {
+        block16 bytes = block16_at(at);
+        plain = plain_bytes(bytes, style);
+        all |= bytes;
+        at += plain;
+    }
+    if (block16_top_bits(all))
+        *ascii = false;
+    if (plain < sizeof(all))
+        return at;
+    for (; at < end && !escapes_of(style)[(unsigned char)*at].len; at++) {
+        if ((unsigned char)*at >= 0x80)
+            *ascii = false;
+    }
+    return at;
+}
+
+/* Two functions, so that each compares with the bytes of its style alone. */
+static const char *skip_plain(const char *at, const char *end, bool *ascii)
+{
+    return skip(at, end, JSON_STYLE_PLAIN, ascii);
+}
+
+static const char *skip_plain_html(const char *at, const char *end, bool *ascii)
+{
+    return skip(at, end, JSON_STYLE_HTML, ascii);
+}
 
 /* ---- reading ---- */
 
@@ -45,63 +130,6 @@ static bool take(struct json *json, char c)
         return false;
     json->at++;
     return true;
-}
-
-/*
- * How many of the eight bytes come before the first quote, backslash or control character. The
- * marks of the three tests (Bit Twiddling Hacks) may be wrong only above a right one.
- */
-static inline unsigned plain_bytes(uint64_t word)
-{
-    uint64_t quote = word ^ EACH_BYTE('"');
-    uint64_t slash = word ^ EACH_BYTE('\\');
-    uint64_t found = ((quote - EACH_BYTE(1)) & ~quote) | ((slash - EACH_BYTE(1)) & ~slash) |
-                     ((word - EACH_BYTE(0x20)) & ~word);
-    found &= EACH_BYTE(0x80);
-    return found ? (unsigned)__builtin_ctzll(found) / 8 : 8;
-}
-
-/* Past blocks that have plain bytes only; their bits go into *seen. */
-static const char *skip_plain_blocks(const char *at, const char *end, uint64_t *seen)
-{
-    typedef uint8_t block __attribute__((vector_size(16))); /* every processor we know has these */
-    block all = {0};
-    while (end - at >= (ptrdiff_t)sizeof(all)) {
-        uint64_t marks[2];
-        block bytes;
-        memcpy(&bytes, at, sizeof(bytes));
-        block special = (block)((bytes == '"') | (bytes == '\\') | (bytes < 0x20));
-        memcpy(marks, &special, sizeof(marks));
-        if (marks[0] | marks[1])
-            break;
-        all |= bytes;
-        at += sizeof(bytes);
-    }
-    uint64_t halves[2];
-    memcpy(halves, &all, sizeof(halves));
-    *seen |= halves[0] | halves[1];
-    return at;
-}
-
-/* Past all plain bytes; their bits go into *seen. Sixteen at a time, then eight: bodies are long,
-   names and ids short. */
-static const char *skip_plain(const char *at, const char *end, uint64_t *seen)
-{
-    uint64_t word;
-    at = skip_plain_blocks(at, end, seen);
-    while (end - at >= (ptrdiff_t)sizeof(word)) {
-        memcpy(&word, at, sizeof(word)); /* little-endian: the first byte is the lowest */
-        unsigned plain = plain_bytes(word);
-        if (plain < sizeof(word)) {
-            *seen |= word & (((uint64_t)1 << (8 * plain)) - 1);
-            return at + plain;
-        }
-        *seen |= word;
-        at += sizeof(word);
-    }
-    for (; at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20; at++)
-        *seen |= (unsigned char)*at;
-    return at;
 }
 
 /* Four hex digits; -1: they are not. */
@@ -161,10 +189,9 @@ static bool scan_escape(struct json *json)
 static bool scan_string(struct json *json, struct json_value *out_value)
 {
     const char *start = ++json->at;
-    uint64_t seen = 0; /* all bytes, or-ed: is any of them not ASCII? */
-    bool escaped = false;
+    bool escaped = false, ascii = true;
     for (;;) {
-        json->at = skip_plain(json->at, json->end, &seen);
+        json->at = skip_plain(json->at, json->end, &ascii);
         if (json->at == json->end)
             return wrong(json, "a string does not end");
         if (*json->at == '"')
@@ -177,7 +204,7 @@ static bool scan_string(struct json *json, struct json_value *out_value)
     }
     struct bytes text = bytes_of(start, (size_t)(json->at - start));
     json->at++;
-    if ((seen & EACH_BYTE(0x80)) && !bytes_is_utf8(text))
+    if (!ascii && !bytes_is_utf8(text))
         return wrong(json, "a string is not valid UTF-8");
     *out_value = (struct json_value){.kind = JSON_KIND_STRING, .escaped = escaped, .text = text};
     return true;
@@ -490,122 +517,102 @@ bool json_int(const struct json_value *number, int64_t *out_number)
 
 /* ---- writing ---- */
 
-/* The output for a byte: `len` bytes of `text`; 0: unchanged. Eight bytes, to be copied as a
-   word. */
-struct escape {
-    char text[7];
-    uint8_t len;
-};
-
-#define SHORT(c, letter)   [c] = {{'\\', letter}, 2}
-#define LONG(c, high, low) [c] = {{'\\', 'u', '0', '0', high, low}, 6}
-#define CONTROLS                                                                                   \
-    LONG(0, '0', '0'), LONG(1, '0', '1'), LONG(2, '0', '2'), LONG(3, '0', '3'), LONG(4, '0', '4'), \
-        LONG(5, '0', '5'), LONG(6, '0', '6'), LONG(7, '0', '7'), LONG(8, '0', '8'),                \
-        SHORT('\t', 't'), SHORT('\n', 'n'), LONG(11, '0', 'b'), LONG(12, '0', 'c'),                \
-        SHORT('\r', 'r'), LONG(14, '0', 'e'), LONG(15, '0', 'f'), LONG(16, '1', '0'),              \
-        LONG(17, '1', '1'), LONG(18, '1', '2'), LONG(19, '1', '3'), LONG(20, '1', '4'),            \
-        LONG(21, '1', '5'), LONG(22, '1', '6'), LONG(23, '1', '7'), LONG(24, '1', '8'),            \
-        LONG(25, '1', '9'), LONG(26, '1', 'a'), LONG(27, '1', 'b'), LONG(28, '1', 'c'),            \
-        LONG(29, '1', 'd'), LONG(30, '1', 'e'), LONG(31, '1', 'f'), SHORT('"', '"'),               \
-        SHORT('\\', '\\')
-
-static const struct escape plain_escapes[256] = {CONTROLS};
-static const struct escape html_escapes[256] = {CONTROLS, LONG('<', '3', 'c'), LONG('>', '3', 'e'),
-                                                LONG('&', '2', '6')};
-#undef SHORT
-#undef LONG
-#undef CONTROLS
-
 enum {
     CHUNK_BYTES = 4096, /* of input, for which room is reserved at their longest form */
     ESCAPE_MAX = 6,
 };
 
-static inline char *put_escape(char *to, const struct escape *escape)
+/* U+2028 or U+2029. `text_end`: they may lie across the end of a piece of the text. */
+static bool is_separator(const char *at, const char *text_end)
 {
-    memcpy(to, escape, sizeof(*escape)); /* more than it is, for speed: there is room */
-    return to + escape->len;
+    return text_end - at >= 3 && at[0] == '\xe2' && at[1] == '\x80' &&
+           (at[2] == '\xa8' || at[2] == '\xa9');
 }
 
-/* Writes [at, end), whose longest form has room at `to`, and eight bytes more. */
-static char *escape_plain(char *to, const char *at, const char *end)
+/* Writes the character at *from, or the first byte of it, escaped if it must be. */
+static inline char *put_one(char *to, const char **from, const char *text_end,
+                            enum json_style style)
 {
-    while (end - at >= (ptrdiff_t)sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, at, sizeof(word));
-        memcpy(to, &word, sizeof(word));
-        unsigned plain = plain_bytes(word);
-        at += plain;
-        to += plain;
-        if (plain == sizeof(word))
-            continue;
-        do /* where one is, others often are */
-            to = put_escape(to, &plain_escapes[(unsigned char)*at++]);
-        while (at < end && plain_escapes[(unsigned char)*at].len);
+    const struct escape *escape = &escapes_of(style)[(unsigned char)**from];
+    if (style == JSON_STYLE_HTML && is_separator(*from, text_end)) {
+        memcpy(to, (*from)[2] == '\xa8' ? "\\u2028" : "\\u2029", 6);
+        *from += 3;
+        return to + 6;
     }
-    for (; at < end; at++) {
-        const struct escape *escape = &plain_escapes[(unsigned char)*at];
-        if (escape->len)
-            to = put_escape(to, escape);
-        else
-            *to++ = *at;
-    }
-    return to;
+    if (escape->len)
+        memcpy(to, escape, sizeof(*escape)); /* more than it is, for speed: there is room */
+    else
+        *to = **from;
+    ++*from;
+    return to + (escape->len ? escape->len : 1);
 }
 
-/* The same with Go's escapes. `text_end`: of the whole text, for U+2028 may lie across `end`. */
-static char *escape_html(char *to, const char **at, const char *end, const char *text_end)
+/* Writes [*at, end), whose longest form has room at `to`, and a block more. */
+static char *put_escaped(char *to, const char **at, const char *end, const char *text_end,
+                         enum json_style style)
 {
     const char *from = *at;
     while (from < end) {
-        const struct escape *escape = &html_escapes[(unsigned char)*from];
-        bool separator = *from == '\xe2' && text_end - from >= 3 && from[1] == '\x80' &&
-                         (from[2] == '\xa8' || from[2] == '\xa9');
-        if (separator) {
-            memcpy(to, from[2] == '\xa8' ? "\\u2028" : "\\u2029", 6);
-            to += 6;
-            from += 3;
-        } else if (escape->len) {
-            to = put_escape(to, escape);
-            from++;
-        } else {
-            *to++ = *from++;
+        if (end - from >= (ptrdiff_t)sizeof(block16)) {
+            block16 bytes = block16_at(from);
+            memcpy(to, &bytes, sizeof(bytes));
+            unsigned plain = plain_bytes(bytes, style);
+            from += plain;
+            to += plain;
+            if (plain == sizeof(bytes))
+                continue;
         }
+        do /* where one is escaped, others often are */
+            to = put_one(to, &from, text_end, style);
+        while (from < end && escapes_of(style)[(unsigned char)*from].len);
     }
     *at = from;
     return to;
 }
 
-static void add_well_formed(struct buf *out, struct bytes text, enum json_style format)
+static void add_well_formed(struct buf *out, struct bytes text, enum json_style style)
 {
     const char *at = text.at, *text_end = text.at + text.len;
     while (at < text_end) {
         const char *end = text_end - at > CHUNK_BYTES ? at + CHUNK_BYTES : text_end;
-        buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + 2 * sizeof(struct escape));
-        char *to = out->at + out->len;
-        if (format == JSON_STYLE_HTML) {
-            to = escape_html(to, &at, end, text_end);
-        } else {
-            to = escape_plain(to, at, end);
-            at = end;
-        }
+        buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + sizeof(block16));
+        char *to = put_escaped(out->at + out->len, &at, end, text_end, style);
         out->len = (size_t)(to - out->at);
     }
 }
 
-void json_add_text(struct buf *out, struct bytes text, enum json_style format)
+static void add_escaped(struct buf *out, struct bytes text, enum json_style style)
 {
-    buf_reserve(out, text.len + 2);
-    buf_add_char(out, '"');
     while (text.len) {
         size_t good = bytes_utf8_prefix(text);
-        add_well_formed(out, bytes_of(text.at, good), format);
+        add_well_formed(out, bytes_of(text.at, good), style);
         if (good < text.len) {
             buf_add(out, "\\ufffd", 6);
             good++;
         }
         text = bytes_of(text.at + good, text.len - good);
     }
+}
+
+/* Is the text ASCII without bytes that are escaped? */
+static bool is_plain(struct bytes text, enum json_style style)
+{
+    bool ascii = true;
+    if (text.len == 0)
+        return true;
+    const char *end = text.at + text.len;
+    const char *special = style == JSON_STYLE_HTML ? skip_plain_html(text.at, end, &ascii)
+                                                   : skip_plain(text.at, end, &ascii);
+    return special == end && ascii;
+}
+
+void json_add_text(struct buf *out, struct bytes text, enum json_style style)
+{
+    buf_reserve(out, text.len + 2);
+    buf_add_char(out, '"');
+    if (is_plain(text, style))
+        buf_add_bytes(out, text);
+    else
+        add_escaped(out, text, style);
     buf_add_char(out, '"');
 }

@@ -74,6 +74,6 @@ enum json_style {
 };
 
 /* Appends a string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
-void json_add_text(struct buf *out, struct bytes text, enum json_style format);
+void json_add_text(struct buf *out, struct bytes text, enum json_style style);
 
 #endif

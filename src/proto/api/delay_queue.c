@@ -236,6 +236,8 @@ void delay_queue_decode(const struct api_input *input, struct call *call)
 
 /* ---- replying ---- */
 
+enum { JOB_BYTES = 512 }; /* room for a job, without its body; most take less */
+
 static const char text_plain[] = "text/plain; charset=utf-8";
 
 static void add_job(struct buf *out, const struct job_view *job, bool whole)
@@ -283,6 +285,7 @@ void delay_queue_reply(const struct api_output *output, const struct reply *repl
                  BYTES("{\"code\":0,\"message\":\"操作成功\",\"data\":null}"));
     } else {
         struct buf body = {0};
+        buf_reserve(&body, JOB_BYTES + reply->jobs[0].body.len);
         buf_add_str(&body, "{\"code\":0,\"message\":\"操作成功\",\"data\":");
         add_job(&body, &reply->jobs[0], kind == CMD_GET);
         buf_add_char(&body, '}');

@@ -65,12 +65,14 @@ static unsigned cut_path(struct bytes path, struct bytes *parts)
 
 static bool is_route(const struct route *route, const struct bytes *parts, unsigned count)
 {
+    if (count == PARTS_MAX || route->parts[count])
+        return false; /* the path has too many parts, or too few: most routes end here */
     for (unsigned i = 0; i < count; i++) {
         const char *wanted = route->parts[i];
         if (!wanted || (strcmp(wanted, "{}") != 0 && !bytes_eq(parts[i], bytes_str(wanted))))
             return false;
     }
-    return count < PARTS_MAX && !route->parts[count];
+    return true;
 }
 
 /* The methods a path knows, as the Allow header says it; NULL: there is no such path. */
@@ -112,21 +114,20 @@ static const struct route *find_route(struct call *call, enum http_method method
     return NULL;
 }
 
-/* A media type without its parameters. */
-static struct bytes essence(struct bytes type)
+/* Is the Content-Type this media type, with parameters or without? */
+static bool is_type(struct bytes content_type, struct bytes media)
 {
-    size_t len = 0;
-    while (len < type.len && type.at[len] != ';' && type.at[len] != ' ' && type.at[len] != '\t')
-        len++;
-    return bytes_of(type.at, len);
+    if (!bytes_starts_nocase(content_type, media))
+        return false;
+    char next = content_type.len > media.len ? content_type.at[media.len] : ';';
+    return next == ';' || next == ' ' || next == '\t';
 }
 
 bool v1_is_ndjson(struct bytes content_type)
 {
-    struct bytes type = essence(content_type);
-    return bytes_eq_nocase(type, BYTES("application/x-ndjson")) ||
-           bytes_eq_nocase(type, BYTES("application/ndjson")) ||
-           bytes_eq_nocase(type, BYTES("application/jsonl"));
+    return is_type(content_type, BYTES("application/x-ndjson")) ||
+           is_type(content_type, BYTES("application/ndjson")) ||
+           is_type(content_type, BYTES("application/jsonl"));
 }
 
 /*
@@ -135,10 +136,9 @@ bool v1_is_ndjson(struct bytes content_type)
  */
 static bool may_read(const struct v1_call *v1)
 {
-    struct bytes type = essence(v1->request->content_type);
-    if (v1->request->body.len == 0 || type.len == 0 ||
-        bytes_eq_nocase(type, BYTES("application/json")) ||
-        (v1->kind == CMD_PUSH && v1_is_ndjson(type)))
+    struct bytes type = v1->request->content_type;
+    if (v1->request->body.len == 0 || is_type(type, BYTES("")) ||
+        is_type(type, BYTES("application/json")) || (v1->kind == CMD_PUSH && v1_is_ndjson(type)))
         return true;
     return api_refuse(v1->input.problem, 415, "unsupported_media_type", "",
                       "the body must be JSON: send it with Content-Type: application/json");

@@ -719,13 +719,21 @@ static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint
     return false;
 }
 
+/* The one of the allowed fields that has this name; V1_FIELD_COUNT: none has. */
+static enum v1_field find_field(struct bytes name, uint64_t allowed)
+{
+    for (uint64_t left = allowed; left; left &= left - 1) { /* without its lowest bit */
+        enum v1_field field = (enum v1_field)__builtin_ctzll(left);
+        if (bytes_eq(name, known[field].name))
+            return field;
+    }
+    return V1_FIELD_COUNT;
+}
+
 static bool read_field(const struct v1_input *input, struct bytes name,
                        const struct json_value *value, uint64_t allowed, struct v1_fields *fields)
 {
-    enum v1_field field = V1_ID;
-    while (field < V1_FIELD_COUNT &&
-           (!(allowed & V1_BIT(field)) || !bytes_eq(name, known[field].name)))
-        field++;
+    enum v1_field field = find_field(name, allowed);
     if (field == V1_FIELD_COUNT)
         return refuse_unknown(input, name, allowed);
     if (v1_given(fields, field))
@@ -747,16 +755,16 @@ bool v1_refuse_json(const struct v1_input *input, const struct json *json)
     return false;
 }
 
-/* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
+/* Reads the object that comes next in `json`; fields outside `allowed` are refused. `fields` is
+   zeroed. */
 static bool read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                        struct v1_fields *out_fields)
+                        struct v1_fields *fields)
 {
     struct json_value name, value;
-    *out_fields = (struct v1_fields){0};
     if (!json_open(json, JSON_KIND_OBJECT))
         return v1_refuse_json(input, json);
     while (json_member(json, &name, &value)) {
-        if (!read_field(input, json_text(&name, input->scratch), &value, allowed, out_fields))
+        if (!read_field(input, json_text(&name, input->scratch), &value, allowed, fields))
             return false;
     }
     return !json->wrong || v1_refuse_json(input, json);

@@ -8,6 +8,9 @@
 
 enum { MILLISECOND_US = 1000, RETRY_SOON_S = 1, RETRY_LATER_S = 10 };
 
+/* Room that is made for a job, without its body, at once. Most take less. */
+enum { JOB_BYTES = 512 };
+
 static const char json_type[] = "application/json";
 
 /* ---- words ---- */
@@ -153,6 +156,7 @@ static void add_last_failure(struct buf *out, const struct job_view *job)
 /* What every answer about a job begins with; the brace stays open. */
 static void add_job_head(struct buf *out, const struct job_view *job)
 {
+    buf_reserve(out, JOB_BYTES);
     buf_add_str(out, "{\"id\":");
     api_add_id(out, &job->ref, JSON_STYLE_PLAIN);
     if (job->topic.len) {
@@ -192,6 +196,8 @@ static void add_job_members(struct buf *out, const struct job_view *job)
 
 static void add_job(struct buf *out, const struct job_view *job, bool with_body)
 {
+    if (with_body)
+        buf_reserve(out, JOB_BYTES + job->body.len);
     add_job_members(out, job);
     if (with_body) {
         add_properties(out, job);

@@ -7,6 +7,7 @@
  */
 #include "proto/http/http1.h"
 
+#include "base/block16.h"
 #include "base/check.h"
 #include "proto/beanstalk/beanstalk.h"
 #include "proto/http/http1_parts.h"
@@ -103,6 +104,22 @@ static enum http_progress line_ended(struct http1 *http, struct bytes line)
     return HTTP_MORE;
 }
 
+/* The first CR or LF; NULL: there is none. */
+static const char *find_line_end(const char *at, size_t len)
+{
+    const char *end = at + len;
+    while (end - at >= (ptrdiff_t)sizeof(block16)) {
+        block16 bytes = block16_at(at);
+        unsigned others = block16_unmarked((block16)((bytes == '\r') | (bytes == '\n')));
+        at += others;
+        if (others < sizeof(bytes))
+            return at;
+    }
+    while (at < end && *at != '\r' && *at != '\n')
+        at++;
+    return at < end ? at : NULL;
+}
+
 /* Continues the search for the head's end; READY: it ends at http->line_start. */
 static enum http_progress find_end(struct http1 *http, struct bytes text)
 {
@@ -111,23 +128,23 @@ static enum http_progress find_end(struct http1 *http, struct bytes text)
         size_t limit = line_limit(http);
         size_t left = (text.len < limit ? text.len : limit) - http->line_start;
         const char *line = text.at + http->line_start;
-        const char *lf = memchr(line, '\n', left);
-        size_t span = lf ? (size_t)(lf - line) : left;
-        const char *cr = memchr(line, '\r', span);
-        if (cr && cr + 1 != lf && (size_t)(cr + 1 - line) < left)
-            return http_refuse(http, 400, "a CR is not followed by LF");
-        if (lf && !cr)
+        const char *cr = find_line_end(line, left);
+        size_t span = cr ? (size_t)(cr - line) : left;
+        bool whole = cr && span + 1 < left; /* what follows the CR has come */
+        if (cr && *cr == '\n')
             return http_refuse(http, 400, "a line ends in LF without CR");
-        if (!lf && text.len < limit)
+        if (whole && cr[1] != '\n')
+            return http_refuse(http, 400, "a CR is not followed by LF");
+        if (!whole && text.len < limit)
             return HTTP_MORE;
-        if (!lf)
+        if (!whole)
             return http->fields_start == 0
                        ? http_refuse_limit(http, 414, "the request line is over limits.line_bytes",
                                            http->limits.line_bytes)
                        : http_refuse_limit(http, 431, "the headers are over limits.header_bytes",
                                            http->limits.header_bytes);
-        progress = line_ended(http, bytes_of(line, span - 1));
-        http->line_start += span + 1;
+        progress = line_ended(http, bytes_of(line, span));
+        http->line_start += span + CRLF;
     }
     return progress;
 }

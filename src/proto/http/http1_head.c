@@ -8,6 +8,7 @@
  */
 #include <llhttp.h>
 
+#include "base/block16.h"
 #include "proto/http/http1_parts.h"
 
 /* A head under judgement. */
@@ -103,13 +104,29 @@ static bool read_absolute(struct judge *judge, struct bytes *target)
     return true;
 }
 
+/* Is there a byte that a request target has only in its escaped form? */
+static bool has_unescaped(struct bytes target)
+{
+    const char *at = target.at, *end = at + target.len;
+    for (; end - at >= (ptrdiff_t)sizeof(block16); at += sizeof(block16)) {
+        block16 bytes = block16_at(at);
+        block16 marks = (block16)((bytes <= ' ') | (bytes >= 0x7f) | (bytes == '#'));
+        if (block16_unmarked(marks) < sizeof(marks))
+            return true;
+    }
+    for (; at < end; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c <= ' ' || c >= 0x7f || c == '#')
+            return true;
+    }
+    return false;
+}
+
 static bool read_target(struct judge *judge, struct bytes target)
 {
     struct http_request *request = &judge->head->request;
-    for (size_t i = 0; i < target.len; i++) {
-        if (target.at[i] <= ' ' || target.at[i] >= 0x7f || target.at[i] == '#') /* signed: ≥ 0x80 */
-            return refuse(judge, 400, "the request target has a character that must be escaped");
-    }
+    if (has_unescaped(target))
+        return refuse(judge, 400, "the request target has a character that must be escaped");
     if (target.len == 0)
         return refuse(judge, 400, "the request target is empty");
     request->target = target;
@@ -151,8 +168,9 @@ static bool is_host(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.at[i], letter = (char)(c | 0x20);
-        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') &&
-            (c == '\0' || !strchr("-._~:[]%!$&'()*+;=", c)))
+        if ((letter >= 'a' && letter <= 'z') || (c >= '-' && c <= ':' && c != '/'))
+            continue; /* "-.0123456789:" */
+        if (c == '\0' || !strchr("_~[]%!$&'()*+;=", c))
             return false;
     }
     return true;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/ascii.h"
 #include "base/blocks.h"
 #include "base/bytes.h"
 #include "base/hex.h"
@@ -32,9 +33,20 @@ static void numbers_must_be_digits_and_fit(void **state)
     assert_true(number == UINT64_MAX);
     assert_true(bytes_to_u64(BYTES("007"), &number));
     assert_int_equal(number, 7);
-    static const char *const bad[] = {
-        "",    "18446744073709551616", "99999999999999999999", "+1", "-1", " 1", "1 ",
-        "0x1", "000000000000000000001"};
+    assert_true(bytes_to_u64(BYTES("18446744073709551609"), &number));
+    assert_true(number == UINT64_MAX - 6);
+    assert_true(bytes_to_u64(BYTES("00000000000000000007"), &number));
+    static const char *const bad[] = {"",
+                                      "18446744073709551616",
+                                      "18446744073709551620",
+                                      "99999999999999999999",
+                                      "+1",
+                                      "-1",
+                                      " 1",
+                                      "1 ",
+                                      "1\xb0",
+                                      "0x1",
+                                      "000000000000000000001"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_false(bytes_to_u64(bytes_str(bad[i]), &number));
         assert_int_equal(number, 7); /* untouched on failure */
@@ -55,6 +67,27 @@ static void bytes_compare_as_unsigned_and_shorter_first(void **state)
     assert_false(bytes_starts(BYTES("a"), BYTES("ab")));
     assert_true(bytes_starts_nocase(BYTES("ABc"), BYTES("aB")));
     assert_false(bytes_starts_nocase(BYTES("A"), BYTES("aB")));
+}
+
+/* Words of eight bytes are compared at a time: a difference is found wherever it is. */
+static void two_bytes_are_the_same_letter_or_differ_anywhere(void **state)
+{
+    (void)state;
+    char ours[26], theirs[sizeof(ours)];
+    for (size_t len = 1; len <= sizeof(ours); len++) {
+        memset(ours, 'm', len);
+        memset(theirs, 'M', len);
+        for (size_t i = 0; i < len; i++) {
+            for (unsigned pair = 0; pair < 256 * 256; pair += i ? 7 : 1) {
+                ours[i] = (char)(pair >> 8);
+                theirs[i] = (char)pair;
+                bool same = ascii_lower(ours[i]) == ascii_lower(theirs[i]);
+                if (bytes_eq_nocase(bytes_of(ours, len), bytes_of(theirs, len)) != same)
+                    fail_msg("bytes %x at %zu of %zu", pair, i, len);
+            }
+            ours[i] = theirs[i] = 'm';
+        }
+    }
 }
 
 static void copies_lie_behind_each_other(void **state)
@@ -605,6 +638,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_must_be_digits_and_fit),
         cmocka_unit_test(bytes_compare_as_unsigned_and_shorter_first),
+        cmocka_unit_test(two_bytes_are_the_same_letter_or_differ_anywhere),
         cmocka_unit_test(copies_lie_behind_each_other),
         cmocka_unit_test(percent_encoding_is_decoded_or_refused),
         cmocka_unit_test(a_time_stops_at_never),

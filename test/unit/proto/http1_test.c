@@ -228,6 +228,31 @@ static void every_hostile_case_has_its_answer(void **state)
     assert_int_equal(wrong_cases, 0);
 }
 
+/* Lines are searched in blocks of sixteen bytes: a CR or LF is found wherever it is. */
+static void a_wrong_line_end_is_found_anywhere(void **state)
+{
+    (void)state;
+    static const char wrong[] = {'a', '\r', '\n'};
+    static const char *const reasons[] = {NULL, "a CR is not followed by LF",
+                                          "a line ends in LF without CR"};
+    for (size_t i = 0; i < 50 * 50 * sizeof(wrong); i++) {
+        size_t len = i / 3 / 50 + 1, at = i / 3 % 50 % len, used;
+        char value[51] = "";
+        struct buf text = {0};
+        struct http1 http;
+        memset(value, 'a', len);
+        value[at] = wrong[i % 3];
+        buf_addf(&text, "GET / HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n", value);
+        http1_init(&http, &limits);
+        enum http_progress progress = http1_feed(&http, buf_bytes(&text), &used);
+        assert_int_equal(progress, reasons[i % 3] ? HTTP_BAD : HTTP_READY);
+        if (reasons[i % 3])
+            assert_string_equal(http.reason, reasons[i % 3]);
+        http1_fini(&http);
+        buf_fini(&text);
+    }
+}
+
 static void the_stream_may_be_cut_anywhere(void **state)
 {
     (void)state;
@@ -430,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_hostile_case_has_its_answer),
+        cmocka_unit_test(a_wrong_line_end_is_found_anywhere),
         cmocka_unit_test(the_stream_may_be_cut_anywhere),
         cmocka_unit_test(a_body_in_one_piece_is_not_copied),
         cmocka_unit_test(continue_is_asked_for_once_and_only_if_the_body_waits),

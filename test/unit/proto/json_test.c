@@ -327,6 +327,107 @@ static void the_writer_escapes_what_it_must(void **state)
     buf_fini(&out);
 }
 
+/* ---- the writer beside one that writes a character at a time ---- */
+
+static void add_character(struct buf *out, struct bytes c, enum json_style style)
+{
+    unsigned char first = (unsigned char)c.at[0];
+    bool html = style == JSON_STYLE_HTML;
+    if (first == '"' || first == '\\')
+        buf_addf(out, "\\%c", first);
+    else if (first == '\n' || first == '\r' || first == '\t')
+        buf_addf(out, "\\%c", first == '\n' ? 'n' : first == '\r' ? 'r' : 't');
+    else if (first < ' ' || (html && (first == '<' || first == '>' || first == '&')))
+        buf_addf(out, "\\u%04x", first);
+    else if (html && bytes_eq(c, BYTES("\u2028")))
+        buf_add_str(out, "\\u2028");
+    else if (html && bytes_eq(c, BYTES("\u2029")))
+        buf_add_str(out, "\\u2029");
+    else
+        buf_add_bytes(out, c);
+}
+
+static void add_slowly(struct buf *out, struct bytes text, enum json_style style)
+{
+    buf_add_char(out, '"');
+    while (text.len) {
+        size_t len = 1;
+        while (len <= 4 && len <= text.len && !bytes_is_utf8(bytes_of(text.at, len)))
+            len++;
+        if (len > 4 || len > text.len) {
+            buf_add_str(out, "\\ufffd");
+            len = 1;
+        } else {
+            add_character(out, bytes_of(text.at, len), style);
+        }
+        text = bytes_of(text.at + len, text.len - len);
+    }
+    buf_add_char(out, '"');
+}
+
+/* From memory of just this size, so that reading past its end is found. */
+static void is_written_as_slowly(struct bytes text)
+{
+    static const enum json_style styles[] = {JSON_STYLE_PLAIN, JSON_STYLE_HTML};
+    char *copy = malloc(text.len + 1);
+    assert_non_null(copy);
+    bytes_put(copy + 1, text);
+    for (size_t i = 0; i < 2; i++) {
+        struct buf out = {0}, expected = {0};
+        json_add_text(&out, bytes_of(copy + 1, text.len), styles[i]);
+        add_slowly(&expected, text, styles[i]);
+        if (!bytes_eq(buf_bytes(&out), buf_bytes(&expected)))
+            fail_msg("style %zu: %zu bytes, written as %zu instead of %zu", i, text.len, out.len,
+                     expected.len);
+        buf_fini(&out);
+        buf_fini(&expected);
+    }
+    free(copy);
+}
+
+static void every_byte_is_written_right_anywhere(void **state)
+{
+    (void)state;
+    char text[50];
+    for (size_t len = 1; len <= sizeof(text); len++) {
+        memset(text, 'a', len);
+        for (size_t i = 0; i < len; i++) {
+            for (int c = 0; c < 256; c++) {
+                text[i] = (char)c;
+                is_written_as_slowly(bytes_of(text, len));
+            }
+            text[i] = 'a';
+        }
+    }
+}
+
+/* Of pieces that are rare in some texts and frequent in others; some are longer than the writer
+   reserves room for at once. */
+static void any_text_is_written_right(void **state)
+{
+    static const char *const pieces[] = {"\"",     "\\",   "\n",       "\x01", "\x7f",     "<",
+                                         ">",      "&",    "é",        "€",    "😀",        "\u2028",
+                                         "\u2029", "\xff", "\xe2\x80", "\xe2", "\xed\xa0", "/"};
+    enum { PIECES = sizeof(pieces) / sizeof(pieces[0]) };
+    uint64_t random = 1;
+    (void)state;
+    for (unsigned round = 0; round < 20000; round++) {
+        struct buf text = {0};
+        unsigned one_in = 1u << round % 8;
+        size_t len = round % 500 == 0 ? 4096 - 8 + round / 500 : round / 7 % 70;
+        while (text.len < len) {
+            random = random * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+            unsigned choice = (unsigned)(random >> 40);
+            if (choice % one_in == 0)
+                buf_add_str(&text, pieces[choice / one_in % PIECES]);
+            else
+                buf_add_char(&text, (char)(' ' + choice % 95));
+        }
+        is_written_as_slowly(buf_bytes(&text));
+        buf_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +441,8 @@ int main(void)
         cmocka_unit_test(halves_of_pairs_are_taken_on_request),
         cmocka_unit_test(only_integers_that_fit_are_integers),
         cmocka_unit_test(the_writer_escapes_what_it_must),
+        cmocka_unit_test(every_byte_is_written_right_anywhere),
+        cmocka_unit_test(any_text_is_written_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
