@@ -448,6 +448,17 @@ static void why_redis_is_away_names_the_kind_of_its_error_and_nobody(void **stat
     assert_null(redis_reason_of_turn(engine));
 }
 
+static void why_redis_is_away_names_a_cluster_that_is_too_large(void **state)
+{
+    struct redis_error why = {.text = ""};
+    (void)state;
+    start_on_one_server();
+    engine->topology.left_out = 1; /* as topology.c counts them */
+    script_requests_close(&engine->calls, 0);
+    assert_true(redis_reason(engine, &why));
+    assert_memory_equal(why.text, "the cluster has more than 64 masters", 36);
+}
+
 /* A right is taken away between two writes, and given back; the connection stays as it is. */
 static void p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself(void **state)
 {
@@ -517,6 +528,7 @@ int main(void)
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
         STARTED(why_redis_is_away_names_the_kind_of_its_error_and_nobody),
+        STARTED(why_redis_is_away_names_a_cluster_that_is_too_large),
         STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),
         STARTED(p6_a_reserve_that_is_refused_when_it_is_sent_again_gives_its_job_back),
     };
