@@ -170,19 +170,35 @@ static bool read_row(const redisReply *row, const struct redis_address *answered
     return true;
 }
 
-/* Closes nodes that have no slots any more, but keeps at least one node to ask. */
-static void leave_others(struct topology *topology)
+/* Closes nodes that have no slots any more, but keeps at least one node to ask. True: one was in
+ * use, and so has left its place to others. */
+static bool leave_others(struct topology *topology)
 {
+    bool left = false;
     for (unsigned i = 0; i < topology->node_count; i++) {
-        if (!topology->has_slot[i])
-            link_rest(&topology->nodes[i].link);
+        if (topology->has_slot[i])
+            continue;
+        left = left || in_use(&topology->nodes[i]);
+        link_rest(&topology->nodes[i].link);
     }
+    return left;
+}
+
+/* Slots whose masters are too many. Logged when it begins. */
+static void note_left_out(struct topology *topology, unsigned slots)
+{
+    if (slots && !topology->left_out)
+        log_event(LOG_ERROR, "redis_too_many_masters",
+                  "most=%d slots_without_master=%u hint=\"laterd connects to so many masters of a "
+                  "cluster: partitions of the queue in the other slots cannot be served\"",
+                  REDIS_NODES_MAX, slots);
+    topology->left_out = slots;
 }
 
 static void take_map(struct topology *topology, const redisReply *reply,
                      const struct redis_address *answered)
 {
-    unsigned covered = 0;
+    unsigned covered = 0, left_out = 0;
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
     memset(topology->has_slot, 0, sizeof(topology->has_slot));
     for (size_t i = 0; i < reply->elements; i++) {
@@ -194,11 +210,14 @@ static void take_map(struct topology *topology, const redisReply *reply,
         memset(topology->slots + first, place, last - first + 1);
         if (place != REDIS_NO_NODE)
             topology->has_slot[place] = true;
+        else
+            left_out += last - first + 1;
         covered += last - first + 1;
     }
     topology->whole = covered == REDIS_SLOTS;
-    if (covered)
-        leave_others(topology);
+    bool has_room = covered && leave_others(topology); /* for the next map: see node_lost() */
+    if (!has_room)
+        note_left_out(topology, left_out);
     topology->options.callbacks->moved(topology->options.callbacks);
 }
 

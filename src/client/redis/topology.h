@@ -19,6 +19,7 @@
 #include "client/redis/node.h"
 #include "client/redis/sentinels.h"
 
+/* Servers at a time; masters of a cluster above that are not reached, which is logged. */
 enum { REDIS_NODES_MAX = 64, REDIS_SLOTS = 16384, REDIS_NO_NODE = 0xff };
 
 struct topology;
@@ -67,6 +68,7 @@ struct topology {
     int64_t requested_us;   /* when one was asked last */
     int64_t error_since_us; /* since when something is wrong; 0: all is well */
     bool whole;             /* the map has all slots */
+    unsigned left_out;      /* slots whose masters are more than REDIS_NODES_MAX: not reached */
     bool map_ok;            /* it is from a node that reported cluster_state:ok, … */
     uint64_t epoch;         /* … of this epoch */
     unsigned older;         /* maps in a row that were refused for their epoch */

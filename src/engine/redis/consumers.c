@@ -15,6 +15,7 @@ enum {
     VERIFY_PAUSE_US = 1000,
     GONE_PART = 8, /* 1/8 of a job's ttr may be over when the consumer that gets it reserves */
     HELD_PART = 4, /* after 1/4 of a job's ttr its consumer is answered, without waiting for more */
+    OVER_MOST = 3, /* answers in a row whose jobs are given back because their ttr is over */
 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
@@ -420,18 +421,39 @@ static bool is_stale_for(const struct waiter *waiter, const struct job_view *job
     return gone_us > ttr_us / GONE_PART + QUEUE_CLOCK_CLOSE_US;
 }
 
-/* The jobs were requested before the first waiter came, for another waiter. Gives back the first
- * stale one and all behind it, because they must not be delivered before it; the partition is
- * called again. Returns how many are left. */
+/* The reservation ended while its answer was on the way. */
+static bool is_over(const struct consumers *consumers, const struct job_view *job)
+{
+    return job->until_us <= consumers_now_us(consumers);
+}
+
+/* A ttr that is shorter than an answer takes is always over: after OVER_MOST answers such jobs are
+ * handed out, as otherwise nobody would ever get them. */
+static void note_over(struct wait_group *group, uint32_t partition, const struct job_view *jobs,
+                      uint32_t count)
+{
+    uint32_t *over_answers = &group->at[partition].over_answers, over = 0;
+    while (over < count && !is_over(group->consumers, &jobs[over]))
+        over++;
+    if (over < count)
+        *over_answers = *over_answers < OVER_MOST ? *over_answers + 1 : OVER_MOST + 1;
+    else if (count)
+        *over_answers = 0;
+}
+
+/* Gives back the first job that is over, or stale, if the jobs were requested before the first
+ * waiter came, for another waiter; and all behind it, because they must not be delivered before it.
+ * The partition is called again. Returns how many are left. */
 static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                                 uint32_t count)
 {
     const struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
     struct consumers *consumers = group->consumers;
+    bool for_another = waiter->asked_us > group->at[partition].us;
+    bool keeps_over = group->at[partition].over_answers > OVER_MOST;
     uint32_t left = 0;
-    if (waiter->asked_us <= group->at[partition].us)
-        return count;
-    while (left < count && !is_stale_for(waiter, &jobs[left]))
+    while (left < count && (keeps_over || !is_over(consumers, &jobs[left])) &&
+           !(for_another && is_stale_for(waiter, &jobs[left])))
         left++;
     for (uint32_t i = left; i < count; i++) {
         struct topic *topic = topic_cache_find(&consumers->topic_cache, jobs[i].topic);
@@ -458,6 +480,7 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct jo
 {
     uint32_t next = 0;
     note_sizes(group, jobs, count);
+    note_over(group, partition, jobs, count);
     while (next < count && !list_empty(&group->waiters)) {
         struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;

@@ -22,6 +22,7 @@ struct partition_fetches {
     uint32_t left_out;  /* of these: see wait_group::left_out */
     uint32_t shared;    /* of these: others may bring their jobs, and then they are not done */
     uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
+    uint32_t over_answers; /* of the last ones: answers in a row with jobs whose ttr was over */
     uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
     bool unplanned; /* these are no longer in wait_group::requested: others may be asked for them */
 };
@@ -87,7 +88,7 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
 void consumers_take_or_pass_on(struct consumers *consumers, struct topic *topic,
                                uint32_t partition);
 /* Delivers the jobs of a call to the waiters, first come first served; gives back jobs that are not
- * wanted any more, or whose reservation is too old. */
+ * wanted any more, or whose reservation is too old or over. */
 void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                          uint32_t count);
 /* Answers the waiter with the jobs that it has got, or with `err` if it has none. */

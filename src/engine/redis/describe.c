@@ -53,6 +53,9 @@ static void add_reason(const struct redis_engine *redis, struct buf *out)
         add_no_master(out, topology_error(&redis->topology)->error);
     else if (redis->preflight.stray)
         buf_add_str(out, "a key of the queue is none of laterd's: the log has redis_unfit");
+    else if (count && redis->topology.left_out)
+        buf_addf(out, "the cluster has more than %d masters: the log has redis_too_many_masters",
+                 REDIS_NODES_MAX);
     else if (count)
         buf_addf(out, "%u of %u partitions of the queue have not answered yet", count,
                  redis->space.partitions);

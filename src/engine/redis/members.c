@@ -350,11 +350,14 @@ bool members_can_judge(const struct members *members)
 
 static void heartbeat(struct members *members);
 
-/* Asks for the list now, unless a heartbeat is under way: then the next one does. */
+/* Asks for the list now, or as soon as the heartbeat that is under way is answered. */
 static void request_list(struct members *members)
 {
     members_request_list(members);
-    if (in_contact(members) && !members->heartbeats_pending && !members->leaving)
+    if (!in_contact(members) || members->leaving)
+        return;
+    members->list_is_urgent = true;
+    if (!members->heartbeats_pending)
         heartbeat(members);
 }
 
@@ -509,6 +512,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
         err = script_read_members(&list, others, &heard);
     int64_t next_us =
         err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
+    if (!err && members->list_is_urgent)
+        next_us = now_of(members);
     if (!members->heartbeats_pending && !members->leaving)
         loop_arm(members->options.loop, &members->heartbeat, next_us);
     if (err) {
@@ -545,7 +550,7 @@ static void heartbeat(struct members *members)
                           now_of(members) - members->list_sent_us >= LIST_US;
     script_encode_heartbeat(&call->request, members->options.space, &call->id, members->how,
                             members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
-    members->wants_list = false;
+    members->wants_list = members->list_is_urgent = false;
     loop_cancel(members->options.loop, &members->heartbeat); /* the answer arms it again */
     call->probes = true; /* sent without waiting for replicas: a heartbeat need not be durable */
     members->heartbeats_pending++;

@@ -94,6 +94,7 @@ struct members {
     uint32_t heartbeats_pending; /* heartbeats that are not answered yet */
     bool started, leaving;
     bool wants_list;      /* the next heartbeat asks for the list of daemons */
+    bool list_is_urgent;  /* so it is sent when the one that is under way is answered */
     int64_t list_sent_us; /* when the last answered request for the list was sent; 0: never */
     int64_t left_us;      /* when a notice said last that a daemon leaves; 0: never */
     int64_t alone_us; /* when a list showed nobody else; 0: not since we know another, or since our

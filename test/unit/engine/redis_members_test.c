@@ -251,6 +251,27 @@ static void one_that_is_watched_and_late_is_looked_for(void **state)
     end_bed(&bed);
 }
 
+/* It would wait a second more for the next heartbeat. */
+static void one_that_is_late_while_a_heartbeat_is_under_way_is_looked_for_behind_it(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    at(loop.now_us + SECOND_US);
+    assert_false(looks(&bed.calls));
+    at(loop.now_us + SCRIPT_FRESH_US - SECOND_US);
+    answer_beat(&bed.calls);
+    at(loop.now_us);
+    assert_false(none_under_way(&bed.calls));
+    assert_true(looks(&bed.calls));
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    at(loop.now_us);
+    assert_true(none_under_way(&bed.calls)); /* once is enough */
+    end_bed(&bed);
+}
+
 /* It was said to be silent, and is said to be nothing more: it is back, or dead. */
 static void one_that_may_be_dead_is_looked_for_before_it_is(void **state)
 {
@@ -673,6 +694,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
         cmocka_unit_test(one_that_is_watched_and_late_is_looked_for),
+        cmocka_unit_test(one_that_is_late_while_a_heartbeat_is_under_way_is_looked_for_behind_it),
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
         cmocka_unit_test(one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more),
         cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),

@@ -177,6 +177,56 @@ static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void 
     assert_in_range(taker.until_us, 850 * MS, SECOND_US - 50 * MS);
 }
 
+/* The answer to a reserve comes when the ttr of its job is over: late or, if it is lost, as that to
+ * the same again. Who waits for it gets the job by a reservation that has hardly begun. */
+static void wait_until_it_is_over(bool lost)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    start_on_one_server();
+    push.push.ttr_us = SECOND_US;
+    uint64_t seq = ask(&push, false).seq;
+    take.reserve.wait_us = 10 * SECOND_US;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    begin(&take, &taker);
+    taker.clock_us = &now_us;
+    turns(1200 * MS);
+    assert_int_equal(taker.answers, 0);
+    if (lost)
+        lose_answers();
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(SECOND_US);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+    assert_in_range(taker.until_us - taker.answered_us, 900 * MS, SECOND_US);
+}
+
+static void p4_who_waits_is_not_given_a_reservation_that_is_over(void **state)
+{
+    (void)state;
+    wait_until_it_is_over(false);
+}
+
+static void p4_who_waits_is_not_given_what_was_over_before_the_reserve_was_repeated(void **state)
+{
+    (void)state;
+    wait_until_it_is_over(true);
+}
+
+/* Else nobody would ever get it. */
+static void p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    (void)state;
+    start_on_one_server();
+    push.push.ttr_us = 1;
+    uint64_t seq = ask(&push, false).seq;
+    take.reserve.wait_us = 500 * MS;
+    struct client taker = ask(&take, false);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+}
+
 /* Two jobs are reserved for one who has gone, and the reservation of the first alone is too old for
  * who asks next: the second must not overtake it. */
 static void p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it(void **state)
@@ -398,6 +448,17 @@ static void why_redis_is_away_names_the_kind_of_its_error_and_nobody(void **stat
     assert_null(redis_reason_of_turn(engine));
 }
 
+static void why_redis_is_away_names_a_cluster_that_is_too_large(void **state)
+{
+    struct redis_error why = {.text = ""};
+    (void)state;
+    start_on_one_server();
+    engine->topology.left_out = 1; /* as topology.c counts them */
+    script_requests_close(&engine->calls, 0);
+    assert_true(redis_reason(engine, &why));
+    assert_memory_equal(why.text, "the cluster has more than 64 masters", 36);
+}
+
 /* A right is taken away between two writes, and given back; the connection stays as it is. */
 static void p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself(void **state)
 {
@@ -456,6 +517,9 @@ int main(void)
         STARTED(p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation),
         STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
         STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
+        STARTED(p4_who_waits_is_not_given_a_reservation_that_is_over),
+        STARTED(p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out),
+        STARTED(p4_who_waits_is_not_given_what_was_over_before_the_reserve_was_repeated),
         STARTED(p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
         STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
@@ -464,6 +528,7 @@ int main(void)
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
         STARTED(why_redis_is_away_names_the_kind_of_its_error_and_nobody),
+        STARTED(why_redis_is_away_names_a_cluster_that_is_too_large),
         STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),
         STARTED(p6_a_reserve_that_is_refused_when_it_is_sent_again_gives_its_job_back),
     };

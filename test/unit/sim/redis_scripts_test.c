@@ -512,6 +512,108 @@ static void p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id(v
     buf_fini(&first);
 }
 
+static void write_on_job(enum cmd_kind kind, uint32_t place)
+{
+    struct script_call call = bounded_call(place);
+    struct cmd cmd = {.kind = kind, .job.ref.id = BYTES("x")};
+    script_encode(&request, &spaces[0], &call, &cmd);
+}
+
+/* … nor a delete that was answered that there is no such job. */
+static void p2_a_delete_that_found_nothing_spares_the_next_job_of_the_id(void **state)
+{
+    struct buf first = {0};
+    (void)state;
+    write_on_job(CMD_DELETE, 255);
+    assert_int_equal(lose_and_ask(&first).err, ERR_NOT_FOUND);
+    now_us += 100 * 1000;
+    write_push(BYTES("x"), 254);
+    assert_int_equal(ask(0).err, OK);
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(0), 1);
+    buf_fini(&first);
+}
+
+static void p3_a_run_that_found_nothing_makes_no_later_job_due(void **state)
+{
+    struct script_call call;
+    struct cmd later = {.kind = CMD_PUSH,
+                        .push = {.topic = BYTES("t"), .id = BYTES("x"), .ttr_us = SECOND_US}};
+    struct buf first = {0};
+    (void)state;
+    write_on_job(CMD_RUN, 255);
+    assert_int_equal(lose_and_ask(&first).err, ERR_NOT_FOUND);
+    now_us += 100 * 1000;
+    later.push.due_us = now_us + 3600 * INT64_C(1000000);
+    call = bounded_call(254);
+    script_encode(&request, &spaces[0], &call, &later);
+    assert_int_equal(ask(0).err, OK);
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(0), 0);
+    buf_fini(&first);
+}
+
+static void p5_a_push_that_was_refused_is_not_done_when_it_comes_late(void **state)
+{
+    struct buf first = {0};
+    (void)state;
+    write_push(BYTES("x"), 254);
+    assert_int_equal(ask(0).err, OK);
+    write_push(BYTES("x"), 255);
+    assert_int_equal(lose_and_ask(&first).err, ERR_EXISTS);
+    write_on_job(CMD_DELETE, 253);
+    assert_int_equal(ask(0).err, OK);
+    now_us += 100 * 1000;
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(0), 0);
+    buf_fini(&first);
+}
+
+/* A push that keeps the job which is there has this job in its answer, however often it comes. */
+static void a_push_that_keeps_another_job_gives_its_answer_again(void **state)
+{
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"),
+                               .id = BYTES("x"),
+                               .ttr_us = SECOND_US,
+                               .if_exists = IF_EXISTS_KEEP}};
+    struct buf again = {0};
+    (void)state;
+    write_push(BYTES("x"), 254);
+    uint64_t seq = ask(0).seq;
+    struct script_call call = bounded_call(255);
+    script_encode(&request, &spaces[0], &call, &cmd);
+    script_mark_again(request.at, request.len);
+    buf_add_bytes(&again, buf_bytes(&request));
+    for (unsigned i = 0; i < 2; i++) {
+        request.len = 0;
+        buf_add_bytes(&request, buf_bytes(&again));
+        assert_true(ask(0).kept);
+        assert_int_equal(part_count, 2);
+        assert_int_equal(__builtin_bswap64(get_u64(parts[1].at)), seq);
+    }
+    buf_fini(&again);
+}
+
+static void p6_a_reserve_that_found_nothing_takes_nothing_when_it_comes_late(void **state)
+{
+    struct bytes topic = BYTES("t");
+    struct cmd_reserve cmd = {.topics = &topic, .topic_count = 1, .max = 1};
+    struct buf first = {0};
+    (void)state;
+    (void)push("t", 1);
+    assert_int_equal(jobs_given_to(0), 1);
+    struct script_call call = bounded_call(255);
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
+    assert_int_equal(lose_and_ask(&first).err, ERR_EMPTY);
+    now_us += 100 * 1000;
+    (void)push("t", 1);
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(1), 1);
+    buf_fini(&first);
+}
+
 /* ---- settings of topics ---- */
 
 enum { CONFIGURED = 3000 };
@@ -623,6 +725,11 @@ int main(void)
         STARTED(p2_a_push_that_comes_behind_itself_is_one_job),
         STARTED(p4_a_reserve_that_comes_behind_itself_takes_nothing_more),
         STARTED(p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id),
+        STARTED(p2_a_delete_that_found_nothing_spares_the_next_job_of_the_id),
+        STARTED(p3_a_run_that_found_nothing_makes_no_later_job_due),
+        STARTED(p5_a_push_that_was_refused_is_not_done_when_it_comes_late),
+        STARTED(a_push_that_keeps_another_job_gives_its_answer_again),
+        STARTED(p6_a_reserve_that_found_nothing_takes_nothing_when_it_comes_late),
         cmocka_unit_test_setup_teardown(settings_of_many_topics_are_read_in_small_steps, start,
                                         stop),
         cmocka_unit_test_setup_teardown(topics_with_settings_are_put_back_from_them, start, stop),

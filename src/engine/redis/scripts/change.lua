@@ -40,7 +40,7 @@ if stored then
     return { sub(stored, 1, 32), was }
 end
 local job, now = find(ARGV[3], ARGV[4]), clock()
-if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+if not job then return refusal(header(NOT_FOUND, 0, 0, 0, now, 0, 0)) end
 local state, err = visible_state(job, now), OK
 if what == 'l' or what == 't' or what == 'b' then
     err = check_lease(job, lease)
@@ -49,7 +49,7 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
     (what == 'r' and due and math.abs(job.due - due) > 10000) then
     err = WRONG_STATE
 end
-if err ~= OK then return { header(err, state, 0, 0, now, 0, job.seq) } end
+if err ~= OK then return refusal(header(err, state, 0, 0, now, 0, job.seq)) end
 
 if what ~= 's' then even_if_full() end -- it begins with a write of its own
 

@@ -3,7 +3,7 @@
 local stored = stored_answer()
 if stored then return { sub(stored, 1, 32), sub(stored, 33) } end
 local job, err, done = find(ARGV[3], ARGV[4]), OK, ARGV[2] == 'f'
-if not job then return { header(NOT_FOUND, 0, 0, 0, 0, 0, 0) } end
+if not job then return refusal(header(NOT_FOUND, 0, 0, 0, 0, 0, 0)) end
 done = done or string.find(ARGV[6], 'd', 1, true)
 local now, given = job.state == WAITING and clock() or 0, tonumber(ARGV[5])
 if ARGV[2] == 'd' and job.state == RESERVED and string.find(ARGV[6], 'f', 1, true) then
@@ -12,7 +12,7 @@ elseif ARGV[2] == 'f' or given > 0 then
     err = check_lease(job, given)
 end
 local seen, was = visible_state(job, now), job_without_content(job)
-if err ~= OK then return { header(err, seen, 0, 0, now, 0, job.seq) } end
+if err ~= OK then return refusal(header(err, seen, 0, 0, now, 0, job.seq)) end
 unlink(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)

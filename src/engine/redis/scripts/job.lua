@@ -174,6 +174,14 @@ local function store_answer(rest, answer)
     return { answer, rest }
 end
 
+-- Returns the answer of a request that changes nothing. It is stored only if the request is a
+-- repetition: what was sent first may still come, late, and must not be executed then.
+local function refusal(answer, rest)
+    if not again then return { answer, rest } end
+    even_if_full()
+    return store_answer(rest or '', answer)
+end
+
 -- OK: a request with this lease (0: without one) may end or change the reservation.
 local function check_lease(job, lease)
     if job.state ~= RESERVED then

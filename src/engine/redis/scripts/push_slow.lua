@@ -4,18 +4,18 @@
 local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])
 local now = clock()
 local stored = stored_answer()
-if stored then return { stored } end
+if stored then return { sub(stored, 1, 32), #stored > 32 and sub(stored, 33) or nil } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 local restore_id = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
 local makes_entry = not restore_id or #restore_id == 8
-if makes_entry and is_journal_behind(now) then return { header(BEHIND, 0, 0, 0, now, 0, 0) } end
+if makes_entry and is_journal_behind(now) then return refusal(header(BEHIND, 0, 0, 0, now, 0, 0)) end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
-    return { header(EXISTS, 0, 0, 0, now, 0, 0) }
+    return refusal(header(EXISTS, 0, 0, 0, now, 0, 0))
 elseif old and exists == 'k' then
-    return { header(OK, 0, KEPT, 1, now, 0, 0), job_without_content(old) }
+    return refusal(header(OK, 0, KEPT, 1, now, 0, 0), job_without_content(old))
 end
 -- A restored job is not pushed if a job of that id has ended since the restore began: ENDED. If the
 -- restore is over, or the members that record such ends were lost, that is unknown: LAPSED.
@@ -24,9 +24,9 @@ if restore_id then
     local restore = call('HGET', hash, 'jr')
     if not restore or sub(restore, 1, 8) ~= restore_id or unpack_bytes('<I8', restore, 17) == 0 or
         not call('ZSCORE', order, 'er' .. restore_id) then
-        return { header(LAPSED, 0, 0, 0, now, 0, 0) }
+        return refusal(header(LAPSED, 0, 0, 0, now, 0, 0))
     end
-    if call('ZSCORE', order, 'e' .. id) then return { header(ENDED, 0, 0, 0, now, 0, 0) } end
+    if call('ZSCORE', order, 'e' .. id) then return refusal(header(ENDED, 0, 0, 0, now, 0, 0)) end
 end
 local last, pushed, partitions, promote_at = state_of_all()
 local seq = number_after(last, partitions, now)
@@ -42,12 +42,12 @@ if not old and pushed >= most then
     -- so that the limit is reached, and `g` read, again only after as many more pushes.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
-    if pushed >= most then return { header(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
+    if pushed >= most then return refusal(header(JOBS_LIMIT, 0, 0, 0, now, 0, 0)) end
     call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
-        return { header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
+        return refusal(header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0))
     end
     call('ZADD', order, 0, 't' .. topic)
     call('HDEL', hash, '#w' .. topic) -- all daemons are notified below

@@ -163,7 +163,10 @@ local function call_in_chunks(name, key, list)
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
-if #gone == 0 and wait then even_if_full() end -- else the first write is a ZREM, which needs no memory
+-- As refusal() in job.lua: what was sent first may come late, when there are jobs that nobody awaits.
+local keeps_nothing = again and most > 0 and count == 0
+-- Else the first write is a ZREM, which needs no memory.
+if #gone == 0 and (wait or keeps_nothing) then even_if_full() end
 call_in_chunks('ZREM', order, gone)
 call_in_chunks('ZADD', reserved, held)
 for i = 1, #heads_in do call_in_chunks('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
@@ -219,6 +222,7 @@ if count > 0 then
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(reservations)
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, promote_at)) end
 end
+if keeps_nothing then sets[#sets + 1], sets[#sets + 2] = slot, request end
 call_in_chunks('HSET', hash, sets)
 local left = 0
 for i = 1, string.find(ARGV[2], 'n', 1, true) and #topics or 0 do

@@ -74,11 +74,11 @@ local topic, wanted, new, field = ARGV[3], ARGV[4], ARGV[5], 't' .. ARGV[3]
 local old = call('HGET', key, field)
 local is = old and unpack_bytes('<I8', old) or 0
 if wanted ~= '' and tonumber(wanted) ~= is then
-    return { header(VERSION, 0, 0, 0, now, version, is) }
+    return { refusal(header(VERSION, 0, 0, 0, now, version, is))[1] }
 end
 if new ~= '' and not call('ZSCORE', order, 't' .. topic) then
     if not room_for_topic(tonumber(ARGV[6]), now) then
-        return { header(TOPICS_LIMIT, 0, 0, 0, now, version, is) }
+        return { refusal(header(TOPICS_LIMIT, 0, 0, 0, now, version, is))[1] }
     end
     call('ZADD', order, 0, 't' .. topic)
 end

@@ -41,6 +41,6 @@ local more, from = walk(function(name, member)
     return true
 end)
 if done == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
-    return { header(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
+    return refusal(header(NOT_FOUND, 0, 0, 0, now, 0, 0), '')
 end
 return store_answer(from, header(OK, 0, more and MORE or 0, done, now, 0, 0))

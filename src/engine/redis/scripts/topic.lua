@@ -95,7 +95,7 @@ if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.
 end
 if not there then
     if not room_for_topic(tonumber(ARGV[5]), now) then
-        return { header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
+        return { refusal(header(TOPICS_LIMIT, 0, 0, 0, now, 0, 0))[1] }
     end
     call('ZADD', order, 0, 't' .. topic)
 end

@@ -1,0 +1,191 @@
+/*
+ * Masters of a cluster, on a simulated network: as many as there is room for are connected to,
+ * wherever the first ones were, and more are told of.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "client/redis/topology.h"
+#include "sim/loop.h"
+
+enum { HOSTS_MAX = 100, TURN_US = 10 * 1000, TURNS = 100 };
+
+static struct sim_host hosts[HOSTS_MAX], seeds[REDIS_ADDRESSES_MAX];
+static struct topology topology;
+static struct redis_url url;
+static unsigned masters;
+
+/* ---- a server that knows its cluster ---- */
+
+static void send_map(struct sim_peer *peer)
+{
+    struct buf out = {0};
+    unsigned each = REDIS_SLOTS / masters;
+    buf_addf(&out, "*%u\r\n", masters);
+    for (unsigned i = 0; i < masters; i++) {
+        unsigned last = i + 1 == masters ? REDIS_SLOTS - 1 : (i + 1) * each - 1;
+        size_t len = strlen(hosts[i].address) - strlen(":6379");
+        buf_addf(&out, "*3\r\n:%u\r\n:%u\r\n*2\r\n$%zu\r\n%.*s\r\n:6379\r\n", i * each, last, len,
+                 (int)len, hosts[i].address);
+    }
+    sim_peer_send(peer, buf_bytes(&out));
+    buf_fini(&out);
+}
+
+static bool has(struct bytes bytes, const char *word)
+{
+    return memmem(bytes.at, bytes.len, word, strlen(word)) != NULL;
+}
+
+static void input(struct sim_host *host, struct sim_peer *peer, struct bytes bytes)
+{
+    (void)host;
+    if (has(bytes, "PING"))
+        sim_peer_send(peer, BYTES("+PONG\r\n"));
+    if (has(bytes, "ROLE"))
+        sim_peer_send(peer, BYTES("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"));
+    if (has(bytes, "SLOTS")) {
+        sim_peer_send(peer, BYTES("$16\r\ncluster_state:ok\r\n"));
+        send_map(peer);
+    }
+}
+
+static void accepted(struct sim_host *host, struct sim_peer *peer)
+{
+    (void)host;
+    (void)peer;
+}
+
+static void closed(struct sim_host *host, struct sim_peer *peer, bool reset)
+{
+    (void)host;
+    (void)peer;
+    (void)reset;
+}
+
+static const struct sim_host_handler server = {
+    .accepted = accepted, .input = input, .closed = closed};
+
+/* ---- laterd ---- */
+
+static void ignore(struct topology_callbacks *callbacks, struct node *node)
+{
+    (void)callbacks;
+    (void)node;
+}
+
+static void moved(struct topology_callbacks *callbacks)
+{
+    (void)callbacks;
+}
+
+static void refused(struct topology_callbacks *callbacks, const struct link *link)
+{
+    (void)callbacks;
+    (void)link;
+}
+
+static unsigned slots_served(void)
+{
+    unsigned count = 0;
+    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
+        count += topology_node(&topology, slot) != NULL;
+    return count;
+}
+
+/* All of REDIS_ADDRESSES_MAX seeds are masters that have no slots. Returns how many slots are
+ * served in the end. */
+static unsigned serve(unsigned count)
+{
+    struct topology_callbacks callbacks = {
+        .ready = ignore, .lost = ignore, .moved = moved, .refused = refused};
+    struct sim_clock clock;
+    masters = count;
+    url = (struct redis_url){.topology = REDIS_CLUSTER, .address_count = REDIS_ADDRESSES_MAX};
+    sim_clock_init(&clock, 1);
+    struct sim_net *net = sim_net_new(&clock, 1);
+    struct sim_loop *sim = sim_loop_new(net, &clock.clock);
+    for (unsigned i = 0; i < masters + REDIS_ADDRESSES_MAX; i++) {
+        char address[32];
+        bool is_seed = i >= masters;
+        (void)snprintf(address, sizeof(address), "10.0.%d.%u:6379", is_seed, i);
+        sim_host_add(net, is_seed ? &seeds[i - masters] : &hosts[i], address, &server);
+        if (!is_seed)
+            continue;
+        struct redis_address *seed = &url.addresses[i - masters];
+        (void)snprintf(seed->host, sizeof(seed->host), "10.0.1.%u", i);
+        seed->port = 6379;
+    }
+    topology_init(&topology, &(struct topology_options){.url = &url,
+                                                        .callbacks = &callbacks,
+                                                        .sentinel_user = "",
+                                                        .sentinel_password = "",
+                                                        .loop = sim_loop_port(sim),
+                                                        .timeout_us = 50 * TURN_US});
+    for (unsigned i = 0; i < TURNS; i++, clock.now_us += TURN_US) {
+        sim_net_run(net);
+        loop_turn(sim_loop_port(sim), 0);
+        topology_flush(&topology);
+    }
+    unsigned served = slots_served();
+    topology_fini(&topology);
+    sim_loop_free(sim);
+    sim_net_free(net);
+    return served;
+}
+
+/* The same; `text` gets what was logged. */
+static unsigned serve_and_log(unsigned count, char *text, size_t room)
+{
+    FILE *log = tmpfile();
+    int before = dup(STDERR_FILENO);
+    log_level_set(LOG_ERROR);
+    assert_true(log && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    unsigned served = serve(count);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    (void)close(before);
+    rewind(log);
+    text[fread(text, 1, room - 1, log)] = '\0';
+    (void)fclose(log);
+    return served;
+}
+
+/* As many masters as there is room for, and the addresses of the configuration are of others. */
+static void masters_take_the_places_of_seeds(void **state)
+{
+    char text[2000];
+    (void)state;
+    assert_int_equal(serve_and_log(REDIS_NODES_MAX, text, sizeof(text)), REDIS_SLOTS);
+    assert_int_equal(topology.left_out, 0);
+    assert_string_equal(text, "");
+}
+
+static void too_many_masters_are_logged_once(void **state)
+{
+    char text[2000];
+    (void)state;
+    unsigned served = serve_and_log(REDIS_NODES_MAX + 6, text, sizeof(text));
+    assert_int_equal(served, REDIS_NODES_MAX * (REDIS_SLOTS / (REDIS_NODES_MAX + 6)));
+    assert_int_equal(topology.left_out, REDIS_SLOTS - served);
+    const char *line = strstr(text, " redis_too_many_masters most=64 ");
+    assert_non_null(line);
+    assert_null(strstr(line + 2, "redis_too_many_masters"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masters_take_the_places_of_seeds),
+        cmocka_unit_test(too_many_masters_are_logged_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
