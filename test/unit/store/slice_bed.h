@@ -72,7 +72,7 @@ static inline void change_some(struct model *model, size_t jobs)
         model_move(model, &model->jobs[i]);
 }
 
-static inline void open_again(struct model *model)
+static inline void reopen(struct model *model)
 {
     model_close(model);
     assert_int_equal(model_open(model), OK);
@@ -81,7 +81,7 @@ static inline void open_again(struct model *model)
 /* Closes it, opens it again, and looks whether all is there. */
 static inline void end_well(struct model *model)
 {
-    open_again(model);
+    reopen(model);
     model_check(model);
     model_fini(model);
 }

@@ -134,7 +134,7 @@ static void start_without_first_block(void (*act)(struct model *model, struct mo
     struct model model;
     uint32_t number = begin_with_blocks(&model);
     with_first_block(&model, number, act);
-    open_again(&model);
+    reopen(&model);
     make_bad(&model, number, FIRST_BLOCK, FIRST_BLOCK + 1);
     model.now_us += INT64_C(2000) * MODEL_DELAY_US;
     for (int i = 0; i < 12; i++)
@@ -177,7 +177,7 @@ static void a_start_reads_a_block_of_which_one_job_is_not_in_memory(void **state
     uint32_t number = begin_with_blocks(&model);
     moves_left = 20;
     with_first_block(&model, number, move_all_but_one);
-    open_again(&model);
+    reopen(&model);
     model.now_us += INT64_C(2000) * MODEL_DELAY_US;
     for (int i = 0; i < 12; i++)
         model_settle(&model);

@@ -73,7 +73,7 @@ static void stay_until_they_die(struct model *model, enum job_state state)
     struct store_stats stats;
     unsigned count = far_of(model, state);
     assert_true(count > 100);
-    open_again(model);
+    reopen(model);
     assert_int_equal(far_of(model, state), count);
     model_check(model);
     store_stats(model->store, &stats);
@@ -92,7 +92,7 @@ static void stay_until_they_die(struct model *model, enum job_state state)
     }
     store_stats(model->store, &stats);
     assert_true(stats.emptied_slices > 0);
-    open_again(model);
+    reopen(model);
     model_check(model);
 }
 
