@@ -13,6 +13,7 @@
 #include "dispatch/registry.h"
 #include "port/clock.h"
 #include "port/engine.h"
+#include "port/intake.h"
 #include "port/journal_control.h"
 #include "port/loop.h"
 #include "port/reference_probe.h"
@@ -73,7 +74,7 @@ struct server_counts {
     uint64_t turn_us_sum;
     uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
-    uint64_t intake[3]; /* messages that brokers brought, by enum intake_verdict */
+    uint64_t intake[INTAKE_VERDICTS];     /* messages that brokers brought */
     /* By protocol (the server's own commands are the last row) and kind: see server_submit(). */
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };

@@ -45,8 +45,14 @@ static void add_flag(struct buf *out, const char *name, bool value)
 
 static void add_resync(const struct server *server, struct buf *out)
 {
-    static const char *const names[] = {"none", "running", "done", "failed"};
-    static const char *const steps[] = {"waits", "jobs", "rows", "commits"};
+    static const char *const names[] = {[RESYNC_NONE] = "none",
+                                        [RESYNC_RUNS] = "running",
+                                        [RESYNC_DONE] = "done",
+                                        [RESYNC_FAILED] = "failed"};
+    static const char *const steps[] = {[RESYNC_STEP_WAITS] = "waits",
+                                        [RESYNC_STEP_JOBS] = "jobs",
+                                        [RESYNC_STEP_ROWS] = "rows",
+                                        [RESYNC_STEP_COMMITS] = "commits"};
     struct journal_control *control = server->options.journal;
     struct resync_status status = {.state = RESYNC_NONE};
     if (control)
@@ -105,7 +111,11 @@ static void add_lag(const struct journal_health *health, struct buf *out)
 
 static void add_health(const struct server *server, struct buf *out)
 {
-    static const char *const states[] = {"writes", "waits", "fenced", "out_of_step", "elsewhere"};
+    static const char *const states[] = {[JOURNAL_STATE_WRITES] = "writes",
+                                         [JOURNAL_STATE_WAITS] = "waits",
+                                         [JOURNAL_STATE_FENCED] = "fenced",
+                                         [JOURNAL_STATE_OUT_OF_STEP] = "out_of_step",
+                                         [JOURNAL_STATE_ELSEWHERE] = "elsewhere"};
     const struct config *config = server->options.config;
     struct journal_control *control = server->options.journal;
     struct journal_health health;

@@ -147,16 +147,7 @@ bool config_section_add(struct config *config, const struct config_section *sect
 
 const char *config_broker_type(enum target_type type)
 {
-    switch (type) {
-    case TARGET_AMQP: return "amqp";
-    case TARGET_KAFKA: return "kafka";
-    case TARGET_NATS: return "nats";
-    case TARGET_REDIS: return "redis";
-    case TARGET_NONE:
-    case TARGET_HTTP:
-    case TARGET_TYPES: break;
-    }
-    return NULL;
+    return type == TARGET_NONE || type == TARGET_HTTP ? NULL : target_type_name(type);
 }
 
 static bool set_type(char *at, const char *value)
