@@ -24,7 +24,7 @@
 #include "server/beanstalk/shared.h"
 #include "server/buffers.h"
 #include "server/config/config.h"
-#include "server/http/misdirected.h"
+#include "server/misdirected.h"
 #include "server/protocol.h"
 #include "server/push.h"
 #include "server/turn_meter.h"
