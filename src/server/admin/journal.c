@@ -144,8 +144,9 @@ static void add_health(const struct server *server, struct buf *out)
     add_partitions(control, &health, out);
 }
 
-void journal_write(struct server *server, struct buf *out)
+void journal_write(struct server *server, const struct reply *topics, struct buf *out)
 {
+    (void)topics;
     buf_addf(out, "{\"journal\":%s", server->options.restore ? "true" : "false");
     add_health(server, out);
     buf_add_str(out, ",\"restore\":");
@@ -155,7 +156,7 @@ void journal_write(struct server *server, struct buf *out)
     buf_add_str(out, "}\n");
 }
 
-void journal_pages_describe(const struct server *server, struct metric_sink *sink)
+void restores_describe(const struct server *server, struct metric_sink *sink)
 {
     const struct restore_counts *counts = &server->restored;
     if (!server->options.restore)

@@ -109,7 +109,7 @@ static void add_engine(struct server *server, struct buf *out)
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
     server->engine->verbs->describe(server->engine, &writer.sink);
     cluster_describe(server, &writer.sink);
-    journal_pages_describe(server, &writer.sink);
+    restores_describe(server, &writer.sink);
 }
 
 static void add_totals(struct server *server, const struct engine_stats *totals, struct buf *out)
