@@ -79,14 +79,18 @@ struct server_counts {
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
 
-/* Counts of the last restore of all rows, and sums over all restores. */
+/* Rows of a journal that were read, and what became of their jobs. */
+struct restore_tally {
+    uint64_t rows, created, kept, refused;
+};
+
+/* The last restore of all rows, and sums over all restores. */
 struct restore_counts {
     bool runs, failed;
-    uint64_t of; /* rows to read when it began; 0: not known */
-    uint64_t rows, created, kept, refused;
+    uint64_t of;                /* rows to read when it began; 0: not known */
     int64_t begun_us, ended_us; /* 0: none since the start */
-    uint64_t all_rows, all_created, all_kept,
-        all_refused; /* since the start, of single ones, too */
+    struct restore_tally last;
+    struct restore_tally all; /* since the start; restores of single jobs, too */
 };
 
 /* Memory of answers that were sent, for the next ones: see session_out(). */

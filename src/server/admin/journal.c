@@ -29,10 +29,10 @@ static void add_restore(const struct server *server, struct buf *out)
     buf_addf(out, "{\"state\":\"%s\"", restore_state(counts));
     if (counts->begun_us) {
         add_count(out, "of", counts->of);
-        add_count(out, "rows", counts->rows);
-        add_count(out, "created", counts->created);
-        add_count(out, "kept", counts->kept);
-        add_count(out, "refused", counts->refused);
+        add_count(out, "rows", counts->last.rows);
+        add_count(out, "created", counts->last.created);
+        add_count(out, "kept", counts->last.kept);
+        add_count(out, "refused", counts->last.refused);
         add_span(server, out, "ms", counts->begun_us, counts->ended_us);
     }
     buf_add_char(out, '}');
@@ -164,11 +164,11 @@ void restores_describe(const struct server *server, struct metric_sink *sink)
     metric_gauge(sink, "restoring", "1 while all jobs of the journal are being restored.",
                  counts->runs);
     metric_counter(sink, "restore_rows_total", "Rows of the journal that restores have read.",
-                   counts->all_rows);
+                   counts->all.rows);
     metric_counter(sink, "restore_created_total", "Jobs that restores have brought back.",
-                   counts->all_created);
+                   counts->all.created);
     metric_counter(sink, "restore_kept_total",
-                   "Rows that restores have skipped, as their jobs were there.", counts->all_kept);
+                   "Rows that restores have skipped, as their jobs were there.", counts->all.kept);
     metric_counter(sink, "restore_refused_total",
-                   "Rows that restores have read and the queue has refused.", counts->all_refused);
+                   "Rows that restores have read and the queue has refused.", counts->all.refused);
 }
