@@ -206,13 +206,16 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     restoring->server->turn_again = true; /* the next rows, or the end */
     if (push->cost.bytes && restoring->run && (reply->err || reply->kept))
         restoring->server->options.restore->verbs->push_skipped(restoring->run, &push->cost);
+    if (reply->err == ERR_NOT_FOUND) { /* its job has ended meanwhile: no row of this restore */
+        mem_free(push);
+        return;
+    }
+    restoring->tally.rows++; /* now: a count that was shown never goes down */
     if (reply->err == OK) {
         restoring->tally.kept += reply->kept;
         restoring->tally.created += !reply->kept;
-    } else if (reply->err == ERR_NOT_FOUND) {
-        restoring->tally.rows--; /* its job has ended meanwhile: not counted */
     } else if (reply->err == ERR_STALE_LEASE) {
-        fail(restoring, "the queue does not know of it any more: begin again");
+        fail(restoring, "the queue no longer knows this restore: begin it again");
     } else if (is_for_all(reply->err)) {
         fail(restoring, err_text(reply->err));
     } else if (restoring->tally.refused++ < NAMED_MAX) {
@@ -264,11 +267,12 @@ static void arrived(struct restore_reader *reader)
 
 static void take_row(struct restoring *restoring, struct restore_row *row)
 {
-    restoring->tally.rows++;
     restoring->end = row->end;
     restoring->tally.kept += row->lives;
     if (!restoring->lookup && !restoring->failed && !row->lives)
         push_row(restoring, row);
+    else
+        restoring->tally.rows++;
     restoring->server->options.restore->verbs->settle(restoring->run, row);
 }
 
