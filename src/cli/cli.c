@@ -54,9 +54,8 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     if (meant(options, word) > 1)
         cli_usage(cli, "%s could be several options: write it out", word);
     size_t len = strcspn(word, "=");
-    char name[TYPO_WORD_MAX];
-    (void)snprintf(name, sizeof(name), "%.*s", (int)len,
-                   word); /* a long option that is similar to no known one */
+    char name[TYPO_WORD_MAX]; /* a longer one is cut, and is near no known option */
+    (void)snprintf(name, sizeof(name), "%.*s", (int)len, word);
     struct typo typo = {.word = name + 2};
     for (const struct option *at = options; at->name && len > 2; at++)
         typo_add(&typo, at->name);
