@@ -67,7 +67,8 @@ static struct journal *make(struct journal_maker *maker)
     struct journal_error error = {.text = ""};
     struct journal *journal;
     if (self->plugin->open(&options, &journal, &error)) {
-        log_event(LOG_ERROR, "journal_not_opened", "error=\"%s\"", error.text);
+        log_event(LOG_ERROR, "journal_not_opened", "error=\"%s\" hint=\"%s\"", error.text,
+                  "laterd serves, its changes wait in Redis, and it is tried again each second");
         return NULL;
     }
     log_event(LOG_INFO, "journal_opened", "mode=after library=\"%s\"", self->plugin->library);

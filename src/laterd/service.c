@@ -42,10 +42,7 @@ static int make_webhook(struct service *service)
 {
     struct webhook_options options = assemble_webhook(&service->line->config, service->platform);
     service->platform->webhook = webhook_new(&options);
-    if (service->platform->webhook)
-        return 0;
-    complain("%s", strerror(errno));
-    return EXIT_FAILURE;
+    return service->platform->webhook ? 0 : complain_system("make the sender of webhooks");
 }
 
 static struct server_options server_options(const struct service *service)

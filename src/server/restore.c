@@ -153,7 +153,8 @@ static void log_counts(const struct restoring *restoring, const char *event)
         (unsigned long long)restoring->tally.kept, (unsigned long long)restoring->tally.refused, of,
         (long long)(took_us / 1000)); /* it fits */
     if (restoring->failed)
-        log_event(LOG_ERROR, event, "%s why=\"%s\"", facts, restoring->why);
+        log_event(LOG_ERROR, event, "%s why=\"%s\" hint=\"%s\"", facts, restoring->why,
+                  "what was pushed stays: correct the reason and begin the restore again");
     else
         log_event(LOG_INFO, event, "%s", facts);
 }

@@ -525,6 +525,15 @@ def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
         assert eventually(room)
 
 
+def test_a_start_without_descriptors_says_what_cannot_be_made_and_what_to_raise():
+    """Six: the standard three, the signals', the listener's, epoll's; none for the loop's mailbox."""
+    ended = subprocess.run([LATERD, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)),
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "laterd: cannot make the event loop: Too many open files; raise the limit of open files" in ended.stderr
+
+
 def cpu_ticks(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rsplit(")", 1)[1].split()
