@@ -2,6 +2,8 @@
 #ifndef LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 #define LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 
+#include <stddef.h>
+
 #include "server/config/config.h"
 
 enum config_kind {
@@ -43,6 +45,12 @@ struct config_key {
     const char *initial;
     const char *help;
 };
+
+/* For config_key::at: the offset of a field that config_set_field() writes as a number, or as a
+   word. A field of another type or size does not compile. */
+#define CONFIG_NUMBER(type, field) _Generic(((type *)0)->field, int64_t : offsetof(type, field))
+#define CONFIG_WORD(type, field)                                                                   \
+    _Generic(&((type *)0)->field, char(*)[CONFIG_WORD_MAX] : offsetof(type, field))
 
 /* In config_keys.c. */
 extern const struct config_key config_keys[];
