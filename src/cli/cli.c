@@ -12,6 +12,7 @@
 #include "cli/limits.h"
 #include "cli/raw_json.h"
 #include "cli/text.h"
+#include "core/job.h"
 
 static void help(const struct command *command)
 {
@@ -241,6 +242,15 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
         cli_bad_value(cli, "%s '%s' is not a number up to %llu", option, text,
                       (unsigned long long)max);
     return number;
+}
+
+bool cli_is_state(const char *text)
+{
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
+        if (strcmp(text, job_state_name(state)) == 0)
+            return true;
+    }
+    return false;
 }
 
 void cli_utf8(const struct cli *cli, const char *option, const char *text)

@@ -100,6 +100,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 /* A time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
 json_t *cli_time(const struct cli *cli, const char *option, const char *text);
+/* Is it the name of a state of jobs, such as "delayed"? */
+bool cli_is_state(const char *text);
 /* A value that is not UTF-8 is bad usage, too. */
 void cli_utf8(const struct cli *cli, const char *option, const char *text);
 /*

@@ -119,15 +119,6 @@ static void report(const struct clear *clear, const char *what)
                      plural(clear->deleted), what);
 }
 
-static bool is_state(const char *word)
-{
-    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
-        if (strcmp(word, job_state_name(state)) == 0)
-            return true;
-    }
-    return strcmp(word, "all") == 0;
-}
-
 static void options_of(struct clear *clear, int argc, char **argv, const struct option *options)
 {
     for (int c; (c = cli_option(clear->cli, argc, argv, options)) != -1;) {
@@ -137,7 +128,7 @@ static void options_of(struct clear *clear, int argc, char **argv, const struct 
             clear->yes = true;
     }
     cli_words(clear->cli, argc, argv, 1, 1);
-    if (!is_state(clear->state))
+    if (strcmp(clear->state, "all") != 0 && !cli_is_state(clear->state))
         cli_bad_value(clear->cli, "--state is all, delayed, ready, reserved or buried, not '%s'",
                       clear->state);
     clear->topic = argv[optind];
