@@ -55,11 +55,13 @@ struct redis_job {
     bool finished;                /* sdmq: done or deleted, and only not yet swept */
 };
 
+/* By its name: "delay-queue", "sdmq" or "delayqueue-java". ERR_INVALID: it is none of these. */
 enum err redis_layout_read(const char *name, enum redis_layout *out_layout) MUST_USE;
 
-/* The usual names, for the layout that is set. False: a pattern has not the one % it must have. */
+/* True: each name is usable; a pattern of delay-queue must have its one % and no other. */
 bool redis_names_good(const struct redis_names *names);
 
+/* By the key's name and type; names that are empty are the usual ones. */
 enum redis_role redis_role_of(const struct redis_names *names, struct bytes key,
                               enum redis_type type);
 
