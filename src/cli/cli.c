@@ -55,9 +55,8 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     if (meant(options, word) > 1)
         cli_usage(cli, "%s could be several options: write it out", word);
     size_t len = strcspn(word, "=");
-    char name[TYPO_WORD_MAX]; /* a longer one is cut, and is near no known option */
-    (void)snprintf(name, sizeof(name), "%.*s", (int)len, word);
-    struct typo typo = {.word = name + 2};
+    struct typo typo;
+    typo_begin(&typo, word + 2, len > 2 ? len - 2 : 0);
     for (const struct option *at = options; at->name && len > 2; at++)
         typo_add(&typo, at->name);
     if (typo.meant)
