@@ -39,7 +39,7 @@ struct consumer {
     int code;      /* of a job that could not be settled: the first one */
 };
 
-/* A job that is held while its command runs. Times are those of clock_monotonic_us(). */
+/* A job that is held while its command runs. Times are those of now_us(). */
 struct held {
     const json_t *job;
     const char *id, *lease;
@@ -49,6 +49,11 @@ struct held {
     bool lost;        /* it is not ours any more */
     bool away;        /* the last renewal was not answered, which was printed */
 };
+
+static int64_t now_us(void)
+{
+    return clock_monotonic_us();
+}
 
 /* ---- signals ---- */
 
@@ -83,7 +88,7 @@ static bool signals_read(void)
 static void wait_until(int64_t time_us)
 {
     struct pollfd poll_fd = {.fd = signals.fd, .events = POLLIN};
-    int64_t left_ms = (time_us - clock_monotonic_us() + 999) / 1000;
+    int64_t left_ms = (time_us - now_us() + 999) / 1000;
     int ms = left_ms < 0 ? 0 : left_ms < 3600 * 1000 ? (int)left_ms : 3600 * 1000;
     (void)poll(&poll_fd, 1, ms); /* the caller looks at the time and the signals again */
     (void)signals_read();
@@ -121,7 +126,7 @@ static bool may_pass(const struct cli *cli, int code)
 static void renew(struct consumer *consumer, struct held *held)
 {
     struct cli *cli = consumer->cli;
-    int64_t timeout_us = cli->timeout_us, asked_us = clock_monotonic_us(),
+    int64_t timeout_us = cli->timeout_us, asked_us = now_us(),
             interval_us = renewal_interval_us(held);
     json_t *answer = NULL;
     cli->quiet = held->away;
@@ -135,7 +140,7 @@ static void renew(struct consumer *consumer, struct held *held)
         held->until_us = asked_us + held->ttr_us;
     else
         held->lost = !may_pass(cli, code);
-    held->renew_us = clock_monotonic_us() + interval_us;
+    held->renew_us = now_us() + interval_us;
 }
 
 /* ---- the command ---- */
@@ -164,10 +169,10 @@ static void set_environment(const struct cli *cli, const json_t *job)
 static bool wait_for(struct consumer *consumer, struct child *child, struct held *held)
 {
     int64_t run_us = consumer->options->limit_us;
-    int64_t limit_us = run_us ? clock_monotonic_us() + run_us : INT64_MAX, kill_us = INT64_MAX;
+    int64_t limit_us = run_us ? now_us() + run_us : INT64_MAX, kill_us = INT64_MAX;
     bool terminated = false, in_time = true;
     while (!child_ended(child)) {
-        int64_t now = clock_monotonic_us();
+        int64_t now = now_us();
         if (!terminated && (now >= limit_us || held->lost || signals.stops > 1)) {
             child_signal(child, SIGTERM);
             in_time = now < limit_us;
@@ -209,12 +214,12 @@ static int settle(struct consumer *consumer, struct held *held, const char *afte
         cli->quiet = repeated;
         code = call_held(consumer, held, after, json_deep_copy(body), out_answer);
         cli->quiet = false;
-        if (!may_pass(cli, code) || clock_monotonic_us() >= held->until_us || signals.stops > 1)
+        if (!may_pass(cli, code) || now_us() >= held->until_us || signals.stops > 1)
             break;
-        int64_t again_us = clock_monotonic_us() + pause_ms * 1000;
-        while (clock_monotonic_us() < again_us && signals.stops < 2)
+        int64_t again_us = now_us() + pause_ms * 1000;
+        while (now_us() < again_us && signals.stops < 2)
             wait_until(again_us);
-        if (clock_monotonic_us() >= held->renew_us && !held->lost)
+        if (now_us() >= held->renew_us && !held->lost)
             renew(consumer, held); /* that may work while this is refused */
         pause_ms = pause_ms * 2 < AGAIN_MAX_MS ? pause_ms * 2 : AGAIN_MAX_MS;
         repeated = true;
@@ -318,8 +323,8 @@ static void run_job(struct consumer *consumer, const json_t *job)
     };
     struct child child;
     struct buf input = {0};
-    held.until_us = clock_monotonic_us() + held.ttr_us;
-    held.renew_us = clock_monotonic_us() + renewal_interval_us(&held);
+    held.until_us = now_us() + held.ttr_us;
+    held.renew_us = now_us() + renewal_interval_us(&held);
     if (cli->json)
         cli_add_json(job, &input);
     else
@@ -381,7 +386,7 @@ static int consume_forever(struct consumer *consumer)
             pause_ms = AGAIN_MIN_MS;
             /* With --wait 0 an empty queue would be asked without a rest. */
             if (!taken && consumer->options->wait_us == 0)
-                wait_until(clock_monotonic_us() + AGAIN_MIN_MS * 1000);
+                wait_until(now_us() + AGAIN_MIN_MS * 1000);
             continue;
         }
         if (signals.stops > 0)
@@ -390,7 +395,7 @@ static int consume_forever(struct consumer *consumer)
             return code;
         if (pause_ms == AGAIN_MIN_MS)
             cli_message(cli, "trying again until it answers");
-        wait_until(clock_monotonic_us() + pause_ms * 1000);
+        wait_until(now_us() + pause_ms * 1000);
         pause_ms = pause_ms * 2 < AGAIN_MAX_MS ? pause_ms * 2 : AGAIN_MAX_MS;
         cli->quiet = true; /* only the first failure is printed */
     }
