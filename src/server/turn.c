@@ -42,14 +42,14 @@
  * 100,000 jobs due at the same time is handed out at once, and no client waits for all others,
  * whatever they send.
  */
-#include "server/batch.h"
 #include "server/beanstalk/session.h"
-#include "server/clear_all.h"
-#include "server/clearing.h"
-#include "server/listing.h"
-#include "server/replay.h"
+#include "server/http/batch.h"
+#include "server/http/clear_all.h"
+#include "server/http/clearing.h"
+#include "server/http/listing.h"
+#include "server/http/replay.h"
+#include "server/http/restore.h"
 #include "server/requeue.h"
-#include "server/restore.h"
 
 /*
  * The shares of the stages, in percent of TURN_NS. All stages together may spend 135 %, 4.05 ms,

@@ -6,7 +6,7 @@
  * A push that fails because of its row is counted, and the first ten are logged; one that fails
  * because the server takes no more jobs ends the restore, which can be begun again.
  */
-#include "server/restore.h"
+#include "server/http/restore.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "server/target_test.h"
+#include "server/http/target_test.h"
 
 #include <stdio.h>
 

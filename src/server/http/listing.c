@@ -6,10 +6,10 @@
  * An answered() callback must not submit commands: it adds the listing to server::listings, and
  * listings_step() submits the next GETs.
  */
-#include "server/listing.h"
+#include "server/http/listing.h"
 
 #include "base/mem.h"
-#include "server/encode.h"
+#include "server/http/encode.h"
 
 enum {
     UNANSWERED_MAX = 64,
