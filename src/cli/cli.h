@@ -2,6 +2,10 @@
  * What every command of `later` shares: the table of commands, the common options, the call to the
  * server and the exit codes. A command's `run` gets its own argc and argv (argv[0] is its name)
  * and answers with an exit code. Bad usage ends the program at once, from wherever it is seen.
+ *
+ *     cli.c     options, messages, output
+ *     values.c  the values of options
+ *     call.c    calls of the server, and what is said of a refused one
  */
 #ifndef LATERD_CLI_CLI_H
 #define LATERD_CLI_CLI_H
