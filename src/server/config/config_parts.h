@@ -86,7 +86,7 @@ void config_sections_print(struct buf *out);
 void config_print_key(struct buf *out, const struct config_key *key);
 void config_print_help(struct buf *out, const char *help);
 
-/* A CHOICE, an OFFSET. False: it is none. */
+/* Set a KIND_CHOICE, a KIND_OFFSET. False: the value is not one of the words, not an offset. */
 bool config_set_choice(void *base, const struct config_key *key, const char *value);
 bool config_set_offset(void *base, const struct config_key *key, const char *value);
 /* The words of a CHOICE, between blanks. */
