@@ -3,9 +3,7 @@
  * operating system, server/assemble makes the options of each part from the configuration), runs
  * turns until it gets a stop signal, and shuts down.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -58,11 +56,11 @@ static int make_loop(struct program *program)
 {
     unsigned descriptors = engine_descriptors(&program->line, &program->platform);
     program->loop = os_loop_new(program->platform.clock, descriptors);
+    if (!program->loop)
+        return complain_system("make the event loop");
     program->worker = os_worker_new();
-    if (!program->loop || !program->worker || program->signal_fd < 0) {
-        complain("%s", strerror(errno));
-        return EXIT_FAILURE;
-    }
+    if (!program->worker)
+        return complain_system("make the worker");
     program->platform.loop = os_loop_port(program->loop);
     program->platform.worker = os_worker_port(program->worker);
     os_loop_wake_by(program->loop, program->signal_fd);
@@ -100,6 +98,8 @@ static int start(struct program *program)
     program->service = (struct service){
         .line = &program->line, .platform = &program->platform, .listeners = &program->listeners};
     program->signal_fd = signals_catch();
+    if (program->signal_fd < 0)
+        return complain_system("catch signals");
     int status = listen_as_user(program);
     if (status)
         return status;

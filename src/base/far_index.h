@@ -55,7 +55,7 @@ struct far_pair {
 struct far_index {
     struct far_shard *shards;      /* NULL while there is no entry */
     struct far_gathered *gathered; /* NULL: not gathering now */
-    struct far_file *files;        /* by slot; slot 0 is none */
+    struct far_file *files;        /* by slot; slot 0 means: no file */
     struct map by_number;          /* a file's slot */
     uint32_t file_count;           /* slots ever used */
     uint32_t file_cap;

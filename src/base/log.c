@@ -13,9 +13,14 @@
 
 #include "base/rfc3339.h"
 
-static const char *const level_names[] = {"debug", "info", "warn", "error"};
-
 static _Atomic(enum log_level) least_level = LOG_INFO;
+
+const char *log_level_name(enum log_level level)
+{
+    static const char *const names[LOG_LEVELS] = {
+        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
+    return names[level];
+}
 
 void log_level_set(enum log_level least)
 {
@@ -164,7 +169,8 @@ static void begin_line(struct line *line, enum log_level level, const char *even
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &parts);
     put(line, start, strftime(start, sizeof(start), "%Y-%m-%dT%H:%M:%S", &parts));
-    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, level_names[level]);
+    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000,
+                   log_level_name(level));
     put(line, start, strlen(start));
     put_text(line, event, strlen(event), false);
     put(line, " ", 1);
@@ -208,7 +214,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 
 void log_event_in_handler(enum log_level level, const char *event, const char *facts)
 {
-    const char *parts[] = {" ", level_names[level], " ", event, " ", facts};
+    const char *parts[] = {" ", log_level_name(level), " ", event, " ", facts};
     struct line line = {.len = 0};
     char start[RFC3339_ROOM];
     struct timespec now;

@@ -8,7 +8,10 @@
 #ifndef LATERD_BASE_LOG_H
 #define LATERD_BASE_LOG_H
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVELS };
+
+const char *log_level_name(
+    enum log_level level); /* "debug", as the log and server.log_level write it */
 
 void log_level_set(enum log_level least); /* default LOG_INFO */
 

@@ -37,8 +37,17 @@ bool typo_is(const char *word, const char *meant)
     return is_near(word, typo_distance(word, meant));
 }
 
+void typo_begin(struct typo *typo, const char *word, size_t len)
+{
+    *typo = (struct typo){.too_long = len >= TYPO_WORD_MAX};
+    if (!typo->too_long && len > 0)
+        memcpy(typo->word, word, len);
+}
+
 void typo_add(struct typo *typo, const char *known)
 {
+    if (typo->too_long)
+        return;
     unsigned distance = typo_distance(typo->word, known);
     if (!is_near(typo->word, distance) || (typo->meant && distance >= typo->distance))
         return;

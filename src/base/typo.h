@@ -3,6 +3,7 @@
 #define LATERD_BASE_TYPO_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Words from this length on are compared with none. */
 enum { TYPO_WORD_MAX = 32 };
@@ -16,16 +17,18 @@ unsigned typo_distance(const char *a, const char *b);
 bool typo_is(const char *word, const char *meant);
 
 /*
- * The nearest of many known words, of equally near ones the first: with .word set, call typo_add()
- * for each; `meant` is then the one that the word is probably a typing mistake for, or NULL.
- * Borrows the words.
+ * The nearest of many known words, of equally near ones the first: after typo_begin(), call
+ * typo_add() for each; `meant` is then the one that the word is probably a typing mistake for, or
+ * NULL. The word is copied, known ones are borrowed.
  */
 struct typo {
-    const char *word;
+    char word[TYPO_WORD_MAX];
+    bool too_long; /* the word is near none */
     const char *meant;
     unsigned distance; /* of `meant` */
 };
 
+void typo_begin(struct typo *typo, const char *word, size_t len);
 void typo_add(struct typo *typo, const char *known);
 
 #endif

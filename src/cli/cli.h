@@ -2,6 +2,10 @@
  * What every command of `later` shares: the table of commands, the common options, the call to the
  * server and the exit codes. A command's `run` gets its own argc and argv (argv[0] is its name)
  * and answers with an exit code. Bad usage ends the program at once, from wherever it is seen.
+ *
+ *     cli.c     options, messages, output
+ *     values.c  the values of options
+ *     call.c    calls of the server, and what is said of a refused one
  */
 #ifndef LATERD_CLI_CLI_H
 #define LATERD_CLI_CLI_H
@@ -100,6 +104,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 /* A time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
 json_t *cli_time(const struct cli *cli, const char *option, const char *text);
+/* Is it the name of a state of jobs, such as "delayed"? */
+bool cli_is_state(const char *text);
 /* A value that is not UTF-8 is bad usage, too. */
 void cli_utf8(const struct cli *cli, const char *option, const char *text);
 /*

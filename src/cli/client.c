@@ -250,7 +250,7 @@ void client_fini(struct client *client)
 {
     curl_easy_cleanup(client->easy);
     if (client->multi)
-        (void)curl_multi_cleanup(client->multi); /* fails for a handle that is none */
+        (void)curl_multi_cleanup(client->multi); /* fails only for a bad handle */
     buf_fini(&client->base);
     buf_fini(&client->name);
     buf_fini(&client->url);

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -12,6 +11,7 @@
 #include "cli/child.h"
 #include "cli/show.h"
 #include "cli/text.h"
+#include "port/clock.h"
 
 #define SECOND_US INT64_C(1000000)
 
@@ -52,9 +52,7 @@ struct held {
 
 static int64_t now_us(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return now.tv_sec * SECOND_US + now.tv_nsec / 1000;
+    return clock_monotonic_us();
 }
 
 /* ---- signals ---- */

@@ -25,7 +25,8 @@ struct consume_options {
 /*
  * Exit code: EXIT_DONE: all commands succeeded; EXIT_NOTHING: no job came; EXIT_WRONG: a command
  * failed, also if a signal ended the loop; else of the call that failed, which was printed. With
- * `forever`: EXIT_DONE after a signal.
+ * `forever`: EXIT_DONE after a signal. *out_none, always set: no job came, and the caller must say
+ * so.
  */
 int consume_run(struct cli *cli, const struct consume_options *options, bool *out_none);
 

@@ -135,7 +135,8 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         {"flush", "clear"},       {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
         {"version", "--version"},
     };
-    struct typo typo = {.word = word};
+    struct typo typo;
+    typo_begin(&typo, word, strlen(word));
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (commands[i])
             typo_add(&typo, commands[i]->name);

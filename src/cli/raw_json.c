@@ -105,7 +105,7 @@ bool raw_json_merge(struct buf *out, struct bytes line, const json_t *fields)
     return good;
 }
 
-/* Goes through an object; false: it is none. With `jobs`, its jobs are packed, too. */
+/* Goes through an object; false: it is not an object. With `jobs`, its jobs are packed, too. */
 static bool pack_object(struct buf *out, struct bytes text, bool jobs);
 
 static bool pack_jobs(struct buf *out, struct bytes list)

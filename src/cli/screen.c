@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "port/clock.h"
 
 enum { COLUMNS_LEAST = 20 };
 
@@ -123,18 +124,11 @@ bool screen_quits(void)
     return false;
 }
 
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 enum screen_event screen_wait(int64_t us)
 {
-    int64_t until_us = monotonic_us() + us;
+    int64_t until_us = clock_monotonic_us() + us;
     for (;;) {
-        int64_t left_us = until_us - monotonic_us();
+        int64_t left_us = until_us - clock_monotonic_us();
         if (left_us <= 0)
             return SCREEN_TIME;
         struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};

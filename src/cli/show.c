@@ -5,6 +5,7 @@
 
 #include "base/rfc3339.h"
 #include "cli/text.h"
+#include "port/clock.h"
 #include "proto/base64.h"
 
 const char *show_string(const json_t *object, const char *key)
@@ -63,9 +64,7 @@ void show_time(const json_t *object, const char *key, struct buf *out)
     int64_t at_ms = at_us / 1000;
     time_t at_s = (time_t)(at_ms / 1000);
     struct tm local;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    int64_t left_us = at_ms * 1000 - ((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    int64_t left_us = at_ms * 1000 - clock_wall_us();
     if (at_ms < 0 || !localtime_r(&at_s, &local) ||
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0 ||
         strftime(zone, sizeof(zone), "%z", &local) == 0) {

@@ -156,7 +156,7 @@ void text_add_cut(struct buf *out, struct bytes text, size_t columns)
         buf_add_str(out, "…");
 }
 
-/* The next word of a synopsis that is no option, "[…]"; none: its length is 0. */
+/* The next word of a synopsis that is not an option, "[…]"; of length 0: there is none. */
 static struct bytes next_word(const char **at)
 {
     for (;;) {

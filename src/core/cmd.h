@@ -205,7 +205,7 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     /* CONFIGURE_TOPIC: opaque to engines, up to TOPIC_SETTINGS_MAX; empty: it has none any more.
        A topic with settings is not forgotten, though it holds no job. */
     struct bytes settings;
-    bool if_empty;    /* REMOVE_TOPIC, for server/clearing.c: not if it holds jobs */
+    bool if_empty;    /* REMOVE_TOPIC, for server/http/clearing.c: not if it holds jobs */
     bool if_version;  /* CONFIGURE_TOPIC: only if the settings have this version; else ERR_VERSION.
                        * Removing settings that do not exist is no change, and no error */
     uint64_t version; /* 0: only if it has none */

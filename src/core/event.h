@@ -14,7 +14,7 @@ enum event_kind {
     EVENT_MOVE = 2,  /* a job's state, times, lease and counts */
     EVENT_GONE = 3,  /* the job is finished, deleted or replaced, and never comes back */
     EVENT_TOPIC = 4, /* a topic's pause */
-    /* 5 is none: store/record.h */
+    /* 5 is not an event: store/record.h */
     EVENT_NOTE = 6,     /* what became of one attempt at a job */
     EVENT_SETTINGS = 7, /* a topic's settings; empty: it has none any more */
 };

@@ -21,6 +21,21 @@ enum target_type {
     TARGET_TYPES
 };
 
+/* The words of the types in settings and in the configuration; NULL behind the last. */
+static inline const char *const *target_type_words(void)
+{
+    static const char *const words[TARGET_TYPES + 1] = {
+        [TARGET_NONE] = "none",   [TARGET_HTTP] = "http", [TARGET_AMQP] = "amqp",
+        [TARGET_KAFKA] = "kafka", [TARGET_NATS] = "nats", [TARGET_REDIS] = "redis",
+    };
+    return words;
+}
+
+static inline const char *target_type_name(enum target_type type)
+{
+    return target_type_words()[type];
+}
+
 enum {
     TARGET_HEADERS_MAX = 32,
     TARGET_SECRETS_MAX = 4,

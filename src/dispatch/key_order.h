@@ -18,6 +18,8 @@ struct lane;
 struct pump;
 struct shipment;
 
+/* Begins to list the topic's jobs, a slice in each turn: key_order_open() is false until that is
+   done. Borrows the lane. Never NULL. */
 struct key_order *key_order_new(struct lane *lane);
 void key_order_free(struct key_order *order); /* it must have no shipments. NULL does nothing */
 

@@ -21,9 +21,12 @@ enum { BACKOFF_FIRST_US = 100000, BACKOFF_MOST_US = 5000000, IDLE_AFTER_US = 600
 
 const char *held_why_name(enum held_why why)
 {
-    static const char *const names[HELD_WHYS] = {"none", "paused", "sink", "breaker",
-                                                 "host", "topic",  "rate", "share",
-                                                 "keys", "others", "error"};
+    static const char *const names[HELD_WHYS] = {
+        [HELD_NOT] = "none",        [HELD_PAUSED] = "paused", [HELD_SINK] = "sink",
+        [HELD_BREAKER] = "breaker", [HELD_HOST] = "host",     [HELD_TOPIC] = "topic",
+        [HELD_RATE] = "rate",       [HELD_SHARE] = "share",   [HELD_KEYS] = "keys",
+        [HELD_OTHERS] = "others",   [HELD_ERROR] = "error",
+    };
     return names[why];
 }
 

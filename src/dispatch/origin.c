@@ -99,11 +99,9 @@ static bool http_name(const struct target *target, struct bytes url, struct buf 
 
 bool origin_name(const struct target *target, struct bytes url, struct buf *out_name)
 {
-    static const char *const types[TARGET_TYPES] = {"none",  "http", "amqp",
-                                                    "kafka", "nats", "redis"};
     if (target->type == TARGET_HTTP)
         return http_name(target, url, out_name);
-    buf_add_str(out_name, types[target->type]);
+    buf_add_str(out_name, target_type_name(target->type));
     buf_add_char(out_name, ':');
     buf_add_bytes(out_name, target->broker);
     return true;

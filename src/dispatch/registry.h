@@ -47,6 +47,7 @@ struct registry_listener {
                     struct settings_kept *kept);
 };
 
+/* The options are copied. Never NULL. */
 struct registry *registry_new(const struct registry_options *options);
 void registry_free(struct registry *registry); /* no settings may be held */
 

@@ -38,7 +38,7 @@ void sql_add_hex(struct buf *out, const uint8_t *at, size_t len);
  * Rows of jobs are GROUP_IMAGE, of moves GROUP_MOVE.
  */
 void sql_begin_jobs(struct buf *out);
-/* ERR_CORRUPT: the record is none. */
+/* ERR_CORRUPT: the bytes are not a record. */
 enum err sql_add_job(struct buf *out, const struct group_job *job,
                      const struct sql_place *place) MUST_USE;
 void sql_end_jobs(struct buf *out);

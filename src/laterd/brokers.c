@@ -1,9 +1,9 @@
 #include "laterd/brokers.h"
 
-#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "laterd/broker_redis.h"
@@ -34,39 +34,29 @@ static const char *place_of(const struct config_broker *broker)
     return text.text;
 }
 
-static int complain_missing(const struct config_broker *broker, const char *path)
-{
-    const char *package = package_of(broker->type);
-    if (access(path, F_OK) == 0)
-        complain("%s[broker.%s] cannot load %s: %s; install its library: apt-get install %s",
-                 place_of(broker), broker->named.name, path, dlerror(), package);
-    else
-        complain("%s[broker.%s] needs the plugin %s, which is not there: install laterd with it "
-                 "(it is built where the library's headers are, and needs: apt-get install %s)",
-                 place_of(broker), broker->named.name, path, package);
-    return EXIT_FAILURE;
-}
+_Static_assert(offsetof(struct plugin, version) == offsetof(struct plugin_head, version),
+               "a plugin begins with a plugin_head");
 
 static int load(struct brokers *brokers, const struct config_broker *broker)
 {
-    char path[PLUGIN_PATH_BYTES];
     if (broker->type == TARGET_REDIS) {
         brokers->plugins[broker->type] = &broker_redis;
         return 0;
     }
-    void *library = plugin_file_open(config_broker_type(broker->type), path);
-    if (!library)
-        return complain_missing(broker, path);
-    const struct plugin *plugin = dlsym(library, PLUGIN_SYMBOL);
-    if (!plugin || plugin->abi != PLUGIN_ABI || strcmp(plugin->version, LATERD_VERSION) != 0 ||
-        plugin->type != broker->type) {
-        complain(
-            "%s[broker.%s] the plugin %s does not match this laterd: it has abi %u, and abi %d "
-            "of version %s is needed; install both from the same build",
-            place_of(broker), broker->named.name, path, plugin ? plugin->abi : 0, PLUGIN_ABI,
-            LATERD_VERSION);
+    char key[CONFIG_NAME_MAX + sizeof("[broker.]")];
+    (void)snprintf(key, sizeof(key), "[broker.%s]", broker->named.name); /* it fits */
+    const struct plugin *plugin =
+        plugin_file_load(&(struct plugin_wanted){.name = config_broker_type(broker->type),
+                                                 .symbol = PLUGIN_SYMBOL,
+                                                 .abi = PLUGIN_ABI,
+                                                 .package = package_of(broker->type),
+                                                 .place = place_of(broker),
+                                                 .key = key});
+    if (plugin && plugin->type != broker->type)
+        complain("%s%s: the plugin laterd-%s.so is of another type: install it again",
+                 place_of(broker), key, config_broker_type(broker->type));
+    if (!plugin || plugin->type != broker->type)
         return EXIT_FAILURE;
-    }
     brokers->plugins[broker->type] = plugin;
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void complain(const char *format, ...)
 {
@@ -12,4 +13,12 @@ void complain(const char *format, ...)
     (void)vfprintf(stderr, format, arguments);
     (void)fputc('\n', stderr);
     va_end(arguments);
+}
+
+int complain_system(const char *what)
+{
+    bool full = errno == EMFILE || errno == ENFILE;
+    complain("cannot %s: %s%s", what, strerror(errno),
+             full ? "; raise the limit of open files (LimitNOFILE= of the unit, ulimit -n)" : "");
+    return EXIT_FAILURE;
 }

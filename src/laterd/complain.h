@@ -22,4 +22,8 @@ static inline int exit_status_of(enum err err)
 /* Prints one line, after the name that we were started by: laterd, or beanstalkd. */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
+/* Prints "cannot WHAT" with the system's reason, which is errno, and what to do about it. Returns
+   the exit status. */
+int complain_system(const char *what);
+
 #endif

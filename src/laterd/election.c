@@ -1,6 +1,6 @@
 #include "laterd/election.h"
 
-#include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,38 +47,20 @@ static const struct scheme *scheme_of(const char *url)
     return NULL;
 }
 
-static int complain_missing(const struct config *config, const struct scheme *scheme,
-                            const char *path)
-{
-    if (access(path, F_OK) == 0)
-        complain("%smember.url cannot load %s: %s; install its library: apt-get install %s",
-                 place_of(config), path, dlerror(), scheme->package);
-    else
-        complain("%smember.url needs the plugin %s, which is not there: install laterd with it "
-                 "(it is built where the library's headers are, and needs: apt-get install %s)",
-                 place_of(config), path, scheme->package);
-    return EXIT_FAILURE;
-}
+_Static_assert(offsetof(struct member_plugin, version) == offsetof(struct plugin_head, version),
+               "a plugin begins with a plugin_head");
 
 static int load(const struct config *config, const struct scheme *scheme, struct election *election)
 {
-    char path[PLUGIN_PATH_BYTES];
     election->plugin = scheme->built_in;
-    if (election->plugin)
-        return 0;
-    void *library = plugin_file_open(scheme->plugin, path);
-    if (!library)
-        return complain_missing(config, scheme, path);
-    const struct member_plugin *plugin = dlsym(library, MEMBER_PLUGIN_SYMBOL);
-    if (!plugin || plugin->abi != MEMBER_PLUGIN_ABI ||
-        strcmp(plugin->version, LATERD_VERSION) != 0) {
-        complain("%smember.url: the plugin %s does not match this laterd; install both from the "
-                 "same build",
-                 place_of(config), path);
-        return EXIT_FAILURE;
-    }
-    election->plugin = plugin;
-    return 0;
+    if (!election->plugin)
+        election->plugin = plugin_file_load(&(struct plugin_wanted){.name = scheme->plugin,
+                                                                    .symbol = MEMBER_PLUGIN_SYMBOL,
+                                                                    .abi = MEMBER_PLUGIN_ABI,
+                                                                    .package = scheme->package,
+                                                                    .place = place_of(config),
+                                                                    .key = "member.url"});
+    return election->plugin ? 0 : EXIT_FAILURE;
 }
 
 static struct member_options options_of(const struct election *election,

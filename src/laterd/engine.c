@@ -137,34 +137,40 @@ static bool term_ended(const struct laterd_engine *engine, const struct platform
     return engine->member && !engine->member->verbs->holds(engine->member, platform->epoch);
 }
 
-static int open_embedded(const struct command_line *line, struct platform *platform,
-                         struct laterd_engine *engine)
+/* Opens the data directory. Returns 0, or the exit status, with the reason on standard error. */
+static int open_directory(const struct command_line *line, struct platform *platform,
+                          struct laterd_engine *engine)
 {
     const char *dir = line->config.data_dir;
+    if (os_disk_new(dir, &engine->disk)) {
+        complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
+                 errno == ENOENT   ? "; laterd makes the last folder of a path, not those above"
+                 : errno == EACCES ? "; choose another with --data-dir, or store.data_dir"
+                                   : "");
+        return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
+    }
+    platform->disk = os_disk_port(engine->disk);
+    if (!is_writable(engine->disk, dir))
+        return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
+    warn_if_exposed(engine->disk, dir);
+    warn_if_shared(platform->disk, dir);
+    return 0;
+}
+
+/* In an election: lets only the leader write to the disk. False: the store was led with our epoch,
+   or a higher one. */
+static bool fence_disk(struct platform *platform, struct laterd_engine *engine)
+{
+    engine->fence = fence_new(platform->disk, engine->member, platform->epoch);
+    platform->disk = fence_port(engine->fence);
+    enum err err = store_last_epoch(platform->disk, &engine->store_epoch);
+    return err || engine->store_epoch < platform->epoch; /* store_open() reports errors */
+}
+
+static int open_store(const struct command_line *line, struct platform *platform,
+                      struct laterd_engine *engine)
+{
     struct store_error error = {.text = ""};
-    if (line->persist) {
-        if (os_disk_new(dir, &engine->disk)) {
-            complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
-                     errno == ENOENT   ? "; laterd makes the last folder of a path, not those above"
-                     : errno == EACCES ? "; choose another with --data-dir, or store.data_dir"
-                                       : "");
-            return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
-        }
-        platform->disk = os_disk_port(engine->disk);
-        if (!is_writable(engine->disk, dir))
-            return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
-        warn_if_exposed(engine->disk, dir);
-        warn_if_shared(platform->disk, dir);
-    }
-    if (engine->member && line->persist) {
-        engine->fence = fence_new(platform->disk, engine->member, platform->epoch);
-        platform->disk = fence_port(engine->fence);
-        enum err led = store_last_epoch(platform->disk, &engine->store_epoch);
-        if (!led && engine->store_epoch >= platform->epoch) {
-            engine->opening = OPENING_LOWER_EPOCH;
-            return EXIT_FAILURE;
-        } /* store_open() reports other errors */
-    }
     platform->inline_commit_us = INLINE_COMMIT_US;
     struct embedded_options options = assemble_embedded(&line->config, platform);
     options.opening = engine->progress;
@@ -179,13 +185,26 @@ static int open_embedded(const struct command_line *line, struct platform *platf
         return EXIT_FAILURE;
     }
     if (err) {
-        complain_store(dir, err, &error);
+        complain_store(line->config.data_dir, err, &error);
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     }
     if (error.text[0])
         log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", error.file,
                   (unsigned long long)error.offset, error.text);
     return 0;
+}
+
+static int open_embedded(const struct command_line *line, struct platform *platform,
+                         struct laterd_engine *engine)
+{
+    int status = line->persist ? open_directory(line, platform, engine) : 0;
+    if (status)
+        return status;
+    if (line->persist && engine->member && !fence_disk(platform, engine)) {
+        engine->opening = OPENING_LOWER_EPOCH;
+        return EXIT_FAILURE;
+    }
+    return open_store(line, platform, engine);
 }
 
 static void log_embedded(const struct laterd_engine *engine, const char *dir)

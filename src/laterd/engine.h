@@ -95,13 +95,15 @@ void engine_close(struct laterd_engine *engine);
 
 /* ---- the Redis engine's part, for engine.c; see engine_redis.c ---- */
 
+/* Each is as the function of the same name above, for engine = redis. In a build with REDIS=0
+   engine_redis_open() refuses, and there is never a `redis`. */
 enum err engine_redis_check(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine) MUST_USE;
 int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,
                               struct laterd_engine *engine);
-void engine_redis_stop(struct redis_engine *redis);
-void engine_redis_free(struct redis_engine *redis);
+void engine_redis_stop(struct redis_engine *redis); /* as engine_stop(); NULL does nothing */
+void engine_redis_free(struct redis_engine *redis); /* NULL does nothing */
 struct engine *engine_redis_port(struct redis_engine *redis);
 /* NULL: this daemon writes no journal. */
 struct restore *engine_redis_restore(struct redis_engine *redis);

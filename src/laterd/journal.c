@@ -1,17 +1,13 @@
 #include "laterd/journal.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "laterd/complain.h"
 #include "laterd/plugin_file.h"
 #include "server/assemble.h"
-
-#define PACKAGE "libmariadb3"
 
 enum { CLOSE_GRACE_US = 2 * 1000 * 1000 };
 
@@ -20,18 +16,6 @@ static const char *place_of(const struct config *config)
     static struct config_place_text text;
     text = config_place_text(config_place(config, "journal", "url"));
     return text.text;
-}
-
-static int complain_missing(const struct config *config, const char *path)
-{
-    if (access(path, F_OK) == 0)
-        complain("%s[journal] cannot load %s: %s; install its library: apt-get install %s",
-                 place_of(config), path, dlerror(), PACKAGE);
-    else
-        complain("%s[journal] needs the plugin %s, which is not there: install laterd with it (it "
-                 "is built where libmariadb-dev is, and needs: apt-get install %s)",
-                 place_of(config), path, PACKAGE);
-    return EXIT_FAILURE;
 }
 
 static struct journal_options options_of(const struct config *config, struct loop *loop)
@@ -48,26 +32,25 @@ static struct journal_options options_of(const struct config *config, struct loo
     };
 }
 
+_Static_assert(offsetof(struct journal_plugin, version) == offsetof(struct plugin_head, version),
+               "a plugin begins with a plugin_head");
+
 int laterd_journal_load(const struct config *config, struct laterd_journal *out_journal)
 {
-    char path[PLUGIN_PATH_BYTES];
     struct journal_options options = options_of(config, NULL);
     struct journal_error error = {.text = ""};
     *out_journal = (struct laterd_journal){.journal = NULL};
     if (!config->journal_url[0])
         return 0;
-    void *library = plugin_file_open("journal-mysql", path);
-    if (!library)
-        return complain_missing(config, path);
-    const struct journal_plugin *plugin = dlsym(library, JOURNAL_PLUGIN_SYMBOL);
-    if (!plugin || plugin->abi != JOURNAL_PLUGIN_ABI ||
-        strcmp(plugin->version, LATERD_VERSION) != 0) {
-        complain(
-            "%s[journal] the plugin %s does not match this laterd: it has abi %u, and abi %d of "
-            "version %s is needed; install both from the same build",
-            place_of(config), path, plugin ? plugin->abi : 0, JOURNAL_PLUGIN_ABI, LATERD_VERSION);
+    const struct journal_plugin *plugin =
+        plugin_file_load(&(struct plugin_wanted){.name = "journal-mysql",
+                                                 .symbol = JOURNAL_PLUGIN_SYMBOL,
+                                                 .abi = JOURNAL_PLUGIN_ABI,
+                                                 .package = "libmariadb3",
+                                                 .place = place_of(config),
+                                                 .key = "[journal]"});
+    if (!plugin)
         return EXIT_FAILURE;
-    }
     enum err err = plugin->check(&options, &error);
     if (err) {
         complain("%s[journal] %s", place_of(config), error.text);
@@ -84,7 +67,8 @@ static struct journal *make(struct journal_maker *maker)
     struct journal_error error = {.text = ""};
     struct journal *journal;
     if (self->plugin->open(&options, &journal, &error)) {
-        log_event(LOG_ERROR, "journal_not_opened", "error=\"%s\"", error.text);
+        log_event(LOG_ERROR, "journal_not_opened", "error=\"%s\" hint=\"%s\"", error.text,
+                  "laterd serves, its changes wait in Redis, and it is tried again each second");
         return NULL;
     }
     log_event(LOG_INFO, "journal_opened", "mode=after library=\"%s\"", self->plugin->library);

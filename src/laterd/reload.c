@@ -7,7 +7,6 @@
 
 void reload(struct command_line *line)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
     struct config config;
     struct laterd_options options;
     struct config_error error = {.text = ""};
@@ -33,6 +32,6 @@ void reload(struct command_line *line)
     log_level_set(LOG_INFO); /* so that the next line, the answer to the signal, is always shown */
     log_event(LOG_INFO, "reloaded",
               "log_level=%s drain_s=%lld hint=\"all other keys need a restart\"",
-              levels[config.log_level], (long long)(config.drain_us / 1000000));
+              log_level_name(config.log_level), (long long)(config.drain_us / 1000000));
     log_level_set(config.log_level);
 }

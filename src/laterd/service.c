@@ -42,10 +42,7 @@ static int make_webhook(struct service *service)
 {
     struct webhook_options options = assemble_webhook(&service->line->config, service->platform);
     service->platform->webhook = webhook_new(&options);
-    if (service->platform->webhook)
-        return 0;
-    complain("%s", strerror(errno));
-    return EXIT_FAILURE;
+    return service->platform->webhook ? 0 : complain_system("make the sender of webhooks");
 }
 
 static struct server_options server_options(const struct service *service)
@@ -225,7 +222,7 @@ static void close_journal(struct service *service)
     laterd_journal_close(&service->line->journal);
 }
 
-/* After close_engine(). Its thread may wait for MySQL: it ends in later turns, see
+/* After close_engine(). The journal's thread may wait for MySQL: it ends in later turns, see
  * journal_has_ended(). */
 static void close_journal_later(struct service *service)
 {
@@ -535,8 +532,9 @@ static void give_up_server(struct service *service, struct server *server)
 }
 
 /*
- * A thread waits for a name server, say, and nothing breaks that. What it uses cannot be freed: all
- * jobs are given back, the store is closed, and the process ends with the thread.
+ * A sink's thread does not end: it waits, for example, for a name server, and such a wait cannot be
+ * interrupted. The memory that it uses cannot be freed. So all jobs are given back, the store is
+ * closed, and the process ends while the thread still waits.
  */
 _Noreturn static void end_beside(struct service *service, struct bytes name, int status)
 {

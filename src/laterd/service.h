@@ -6,9 +6,18 @@
  * While the opening of a store takes longer than OPENING_US, such a waiting server answers HTTP
  * with the progress. Clients of other protocols wait in the sockets' backlogs until it serves.
  *
- *     WAITING ──leads──▶ store locked: tried again; epoch too low: raised ──▶ SERVING
- *        ▲                                                                     │
- *        └──────────── the deadline has passed, or opening failed ◀────────────┘
+ * In an election:
+ *
+ *     WAITING ──we lead──▶ opening ──all is open──▶ SERVING
+ *        ▲                    │                        │
+ *        │                    │ it failed              │ the deadline has passed
+ *        │                    ▼                        │
+ *        └─all have ended─ LEAVING ◀───────────────────┘
+ *
+ * LEAVING: threads that may hang end in later turns, first those of the sinks (`leaving`), then
+ * that of the journal (`journal_us`). Until then nothing is opened, and a lead is given back. An
+ * opening that failed because another process has the store locked is tried again soon; if the
+ * store's epoch is above ours, the member raises ours first.
  */
 #ifndef LATERD_LATERD_SERVICE_H
 #define LATERD_LATERD_SERVICE_H

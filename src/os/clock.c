@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "base/log.h"
 
@@ -13,16 +12,9 @@ enum {
     STEP_LOGGED_US = 250000,  /* smaller differences are normal with NTP, and not logged */
 };
 
-static int64_t read_us(clockid_t id)
-{
-    struct timespec now;
-    (void)clock_gettime(id, &now); /* cannot fail for these clocks */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int64_t os_boot_us(void)
 {
-    return read_us(CLOCK_BOOTTIME);
+    return clock_read_us(CLOCK_BOOTTIME);
 }
 
 static bool agree(int64_t apart_us)
@@ -75,13 +67,13 @@ static int64_t now_us(struct clock *base)
     struct os_clock *clock = (struct os_clock *)base; /* its first member */
     /* CLOCK_BOOTTIME goes on while the machine is suspended: jobs due meanwhile are due at
        resume. */
-    return os_clock_advance(clock, read_us(CLOCK_BOOTTIME), read_us(CLOCK_REALTIME));
+    return os_clock_advance(clock, clock_read_us(CLOCK_BOOTTIME), clock_read_us(CLOCK_REALTIME));
 }
 
 static int64_t cpu_us(struct clock *base)
 {
     (void)base;
-    return read_us(CLOCK_THREAD_CPUTIME_ID);
+    return clock_read_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static uint64_t page_faults(struct clock *base)
@@ -96,7 +88,7 @@ void os_clock_init(struct os_clock *clock)
 {
     *clock = (struct os_clock){
         .clock = {.now_us = now_us, .cpu_us = cpu_us, .page_faults = page_faults},
-        .last_steady_us = read_us(CLOCK_BOOTTIME),
-        .last_us = read_us(CLOCK_REALTIME),
+        .last_steady_us = clock_read_us(CLOCK_BOOTTIME),
+        .last_us = clock_read_us(CLOCK_REALTIME),
     };
 }

@@ -115,8 +115,6 @@ bool loop_watch_source(struct os_loop *loop, struct source *source, uint32_t int
 
 /* ---- stream.c ---- */
 
-extern const struct stream_verbs os_stream_verbs;
-
 /* Not in epoll yet. `fd` -1: none yet. */
 struct os_stream *stream_new(struct os_loop *loop, int fd);
 /* Adds the stream to os_loop::ready, at the end or in front; does nothing if it is on the list. */

@@ -55,7 +55,7 @@ void resolver_look_up(struct resolver *resolver, struct name_query *query, const
 /* Ends the query, if it is under way: `answered` will not be called. */
 void resolver_cancel(struct resolver *resolver, struct name_query *query);
 
-/* Reads a numeric IPv4 or IPv6 address, which needs no look-up. False: the text is none. */
+/* Reads a numeric IPv4 or IPv6 address, which needs no look-up. False: it is not one. */
 bool address_of_digits(const char *text, uint16_t port, struct socket_address *out_address);
 
 #endif

@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "port/clock.h"
 
 enum { SAME_STOP_MS = 500 }; /* stop signals within this of a counted one are that one */
 
@@ -24,9 +24,7 @@ static const char *volatile last_facts;
 /* As end_if_second(). */
 static void count_stop(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    int64_t now_ms = clock_monotonic_us() / 1000;
     if (stops && now_ms - stop_ms < SAME_STOP_MS)
         return;
     stop_ms = now_ms;

@@ -45,10 +45,12 @@ void socket_keepalive(int fd, int silent_s, int again_s, int times)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
 
+static const struct stream_verbs verbs;
+
 struct os_stream *stream_new(struct os_loop *loop, int fd)
 {
     struct os_stream *stream = mem_zalloc(sizeof(*stream));
-    stream->stream.verbs = &os_stream_verbs;
+    stream->stream.verbs = &verbs;
     stream->source = (struct source){.kind = SOURCE_STREAM, .fd = fd};
     stream->loop = loop;
     stream->read_bytes = READ_FIRST_BYTES;
@@ -539,7 +541,7 @@ static void verb_peer(const struct stream *base, char out_text[STREAM_PEER_MAX])
                        address.any.sa_family == AF_UNIX ? "unix" : "unknown");
 }
 
-const struct stream_verbs os_stream_verbs = {
+static const struct stream_verbs verbs = {
     .send = verb_send,
     .unsent = verb_unsent,
     .held = verb_held,

@@ -1,7 +1,8 @@
 #include "os/thread.h"
 
 #include <signal.h>
-#include <time.h>
+
+#include "port/clock.h"
 
 enum { DETACHED_STACK_BYTES = 512 * 1024 /* enough for the NSS modules of getaddrinfo() */ };
 
@@ -35,9 +36,7 @@ int thread_start_detached(void *(*run)(void *arg), void *arg)
 
 bool thread_join_within(pthread_t thread, int64_t us)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-    int64_t until_us = (int64_t)until.tv_sec * 1000000 + until.tv_nsec / 1000 + (us > 0 ? us : 0);
-    until = (struct timespec){.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    int64_t until_us = clock_wall_us() + (us > 0 ? us : 0); /* as pthread_timedjoin_np() wants it */
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
     return pthread_timedjoin_np(thread, NULL, &until) == 0;
 }

@@ -18,13 +18,27 @@ struct clock {
     uint64_t (*page_faults)(struct clock *clock);
 };
 
-/* CLOCK_MONOTONIC in microseconds, for how long something takes, and for time limits of threads
-   other than the loop's: the simulator has no part in it. Any thread. */
-static inline int64_t clock_monotonic_us(void)
+/* ---- the system's own clocks, where there is no loop: the simulator has no part in them ---- */
+
+/* This clock in microseconds: one that every Linux has, so that reading it cannot fail. Any thread,
+   and signal handlers. */
+static inline int64_t clock_read_us(clockid_t id)
 {
     struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    (void)clock_gettime(id, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* For how long something takes, and for time limits: never set. */
+static inline int64_t clock_monotonic_us(void)
+{
+    return clock_read_us(CLOCK_MONOTONIC);
+}
+
+/* Since 1970, as the system's wall clock has it, which may be set at any time. */
+static inline int64_t clock_wall_us(void)
+{
+    return clock_read_us(CLOCK_REALTIME);
 }
 
 #endif

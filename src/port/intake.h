@@ -13,7 +13,16 @@ enum intake_verdict {
     INTAKE_STORED,  /* it is a durable job now, or its cancellation was done */
     INTAKE_REFUSED, /* it can never become a job: the broker drops or dead-letters it */
     INTAKE_LATER,   /* not now: the broker keeps it, and nothing is taken for a while */
+    INTAKE_VERDICTS
 };
+
+/* A stable word, for metrics. */
+static inline const char *intake_verdict_name(enum intake_verdict verdict)
+{
+    static const char *const names[INTAKE_VERDICTS] = {
+        [INTAKE_STORED] = "stored", [INTAKE_REFUSED] = "refused", [INTAKE_LATER] = "later"};
+    return names[verdict];
+}
 
 /* Owned by the receiver from take() to settle(). Bytes are valid until settle(). */
 struct intake_message {

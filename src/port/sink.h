@@ -21,6 +21,17 @@ enum outcome_kind {
     OUTCOME_KINDS
 };
 
+/* A stable word, for clients and metrics. */
+static inline const char *outcome_name(enum outcome_kind kind)
+{
+    static const char *const names[OUTCOME_KINDS] = {
+        [OUTCOME_DELIVERED] = "delivered", [OUTCOME_FAILED] = "failed",
+        [OUTCOME_REFUSED] = "refused",     [OUTCOME_GONE] = "gone",
+        [OUTCOME_UNSENT] = "unsent",
+    };
+    return names[kind];
+}
+
 enum { OUTCOME_RESPONSE_MAX = 4096, OUTCOME_REASON_MAX = 240, OUTCOME_ADDRESS_MAX = 64 };
 
 /* Bytes are borrowed until `done` returns. */

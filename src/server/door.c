@@ -5,6 +5,8 @@
 
 enum { LOOK_UP_NS = 60 }; /* work for looking up the settings of one topic */
 
+const struct principal principal_server = {.protocol = PROTOCOL_KINDS};
+
 /* ---- pushes ---- */
 
 /*

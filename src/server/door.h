@@ -22,12 +22,15 @@ struct server;
 
 /* The sender of commands. Each session has one from its beginning. */
 struct principal {
-    enum protocol_kind protocol; /* PROTOCOL_KINDS: the server itself, which gives back jobs */
+    enum protocol_kind protocol;            /* PROTOCOL_KINDS: the server itself */
     const struct server_listener *listener; /* where the connection came in; NULL: the server */
     /* Its name in the history of jobs that it reserves; NULL: no history is kept. Must stay in
        place until everything that it submitted is answered or cancelled. */
     const char *name;
 };
+
+/* The server itself, which gives back jobs, restores them, and takes those that brokers bring. */
+extern const struct principal principal_server;
 
 /*
  * Executes the command, or refuses it; engine_verbs::submit says how and when it is answered. What

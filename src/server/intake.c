@@ -26,7 +26,6 @@ struct server_intake {
     struct server *server;
     struct server_intake_options options;
     struct intake *intake;
-    struct principal principal;
     struct list pushes; // intake_push::place
     bool stopped;
     struct buf properties;
@@ -73,7 +72,7 @@ static void configure(struct timer *timer)
                                 .if_version = true}};
     intake->configure.answered = configured;
     intake->configuring = true;
-    (void)server_submit(intake->server, &intake->principal, &cmd, &intake->configure);
+    (void)server_submit(intake->server, &principal_server, &cmd, &intake->configure);
     buf_fini(&text);
 }
 
@@ -175,7 +174,7 @@ static void take_one(struct server_intake *intake, struct intake_message *messag
         .ticket = {.answered = answered, .brief = true}, .owner = intake, .message = message};
     list_add_tail(&intake->pushes, &push->place);
     struct cmd cmd = message->cancel ? delete_of(message) : push_of(intake, message);
-    (void)server_submit(intake->server, &intake->principal, &cmd, &push->ticket);
+    (void)server_submit(intake->server, &principal_server, &cmd, &push->ticket);
 }
 
 static void arrived(struct intake *from)
@@ -198,7 +197,6 @@ struct server_intake *server_intake_new(struct server *server,
     ours->server = server;
     ours->options = *options;
     ours->intake = intake;
-    ours->principal = (struct principal){.protocol = PROTOCOL_KINDS};
     list_init(&ours->pushes);
     list_add_tail(&server->intakes, &ours->place);
     ours->again.expired = configure;

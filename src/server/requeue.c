@@ -15,8 +15,6 @@ struct requeue {
     enum session_end end;
 };
 
-static const struct principal ourselves = {.protocol = PROTOCOL_KINDS};
-
 static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
 {
     struct cmd cmd = {
@@ -27,7 +25,7 @@ static void release(struct server *server, uint64_t seq, uint64_t lease, enum re
     server->counts.undelivered += why == RELEASE_UNDELIVERED;
     server->counts.abandoned += why == RELEASE_ABANDONED;
     /* The job may have timed out meanwhile: then there is nothing to give back. */
-    (void)server_submit(server, &ourselves, &cmd, NULL);
+    (void)server_submit(server, &principal_server, &cmd, NULL);
 }
 
 static struct requeue *add(struct server *server)

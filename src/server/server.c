@@ -5,9 +5,9 @@
 #include "port/member.h"
 #include "server/beanstalk/session.h"
 #include "server/http/request.h"
+#include "server/http/restore.h"
 #include "server/intake.h"
 #include "server/requeue.h"
-#include "server/restore.h"
 #include "server/session.h"
 
 /* limits.buffer_bytes; if it is 0, a quarter of the memory; without a limit of that, none. */

@@ -13,6 +13,7 @@
 #include "dispatch/registry.h"
 #include "port/clock.h"
 #include "port/engine.h"
+#include "port/intake.h"
 #include "port/journal_control.h"
 #include "port/loop.h"
 #include "port/reference_probe.h"
@@ -23,7 +24,7 @@
 #include "server/beanstalk/shared.h"
 #include "server/buffers.h"
 #include "server/config/config.h"
-#include "server/http/misdirected.h"
+#include "server/misdirected.h"
 #include "server/protocol.h"
 #include "server/push.h"
 #include "server/turn_meter.h"
@@ -73,19 +74,23 @@ struct server_counts {
     uint64_t turn_us_sum;
     uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
-    uint64_t intake[3]; /* messages that brokers brought, by enum intake_verdict */
+    uint64_t intake[INTAKE_VERDICTS];     /* messages that brokers brought */
     /* By protocol (the server's own commands are the last row) and kind: see server_submit(). */
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
 
-/* Counts of the last restore of all rows, and sums over all restores. */
+/* Rows of a journal that were read, and what became of their jobs. */
+struct restore_tally {
+    uint64_t rows, created, kept, refused;
+};
+
+/* The last restore of all rows, and sums over all restores. */
 struct restore_counts {
     bool runs, failed;
-    uint64_t of; /* rows to read when it began; 0: not known */
-    uint64_t rows, created, kept, refused;
+    uint64_t of;                /* rows to read when it began; 0: not known */
     int64_t begun_us, ended_us; /* 0: none since the start */
-    uint64_t all_rows, all_created, all_kept,
-        all_refused; /* since the start, of single ones, too */
+    struct restore_tally last;
+    struct restore_tally all; /* since the start; restores of single jobs, too */
 };
 
 /* Memory of answers that were sent, for the next ones: see session_out(). */

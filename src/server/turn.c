@@ -7,11 +7,13 @@
  *              milliseconds when other processes use the processor
  *   begin      releases the replies of finished syncs, and makes due jobs ready
  *   gather     decodes and executes all input; handles the ends of connections
- *   batches    continues requests with many commands, and those that the worker has decoded
- *   expire     calls due timers, which for example close connections whose time is up
- *   requeue    gives back the jobs of clients that have gone
- *   clear      deletes another slice of each topic that is being cleared
- *   restore    pushes jobs that a journal has read
+ *   batches    takes what the worker has decoded or encoded, and continues requests with many
+ *              commands
+ *   expire     calls due timers, which for example close connections whose time is up; continues
+ *              surveys of all tubes
+ *   requeue    gives back the jobs of clients that have gone, and continues commands that take many
+ *              turns: clearing topics, replaying buried jobs, listing jobs with their properties,
+ *              restoring jobs from a journal
  *   push       reads new settings; ends jobs by the outcomes of their deliveries; reserves jobs of
  *              topics with a target (the pump)
  *   match      gives ready jobs to waiting consumers, including the pump
@@ -40,14 +42,14 @@
  * 100,000 jobs due at the same time is handed out at once, and no client waits for all others,
  * whatever they send.
  */
-#include "server/batch.h"
 #include "server/beanstalk/session.h"
-#include "server/clear_all.h"
-#include "server/clearing.h"
-#include "server/listing.h"
-#include "server/replay.h"
+#include "server/http/batch.h"
+#include "server/http/clear_all.h"
+#include "server/http/clearing.h"
+#include "server/http/listing.h"
+#include "server/http/replay.h"
+#include "server/http/restore.h"
 #include "server/requeue.h"
-#include "server/restore.h"
 
 /*
  * The shares of the stages, in percent of TURN_NS. All stages together may spend 135 %, 4.05 ms,

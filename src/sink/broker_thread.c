@@ -251,7 +251,9 @@ static void look_whether_ready(struct broker_thread *thread)
     if (ready)
         log_event(LOG_INFO, "broker_back", "name=%s", thread->name);
     else
-        log_event(LOG_WARN, "broker_away", "name=%s reason=\"%s\"", thread->name, thread->why);
+        log_event(LOG_WARN, "broker_away", "name=%s reason=\"%s\" hint=\"%s\"", thread->name,
+                  thread->why,
+                  "jobs of its topics wait in the queue: correct the reason; it is tried again");
     if (thread->sink.changed)
         thread->sink.changed(&thread->sink);
 }

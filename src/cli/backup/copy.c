@@ -1,4 +1,5 @@
 #include "cli/backup/copy.h"
+#include "port/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +23,6 @@ bool copy_write(int fd, const void *data, size_t len, uint64_t offset)
         offset += (uint64_t)wrote;
     }
     return true;
-}
-
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 void copier_end_progress(const struct copier *copier)
@@ -61,9 +55,9 @@ static void throttle(struct copier *copier, size_t bytes)
     if (copier->rate == 0)
         return;
     if (copier->start_us == 0)
-        copier->start_us = monotonic_us();
+        copier->start_us = clock_monotonic_us();
     double due_us = (double)copier->copied_bytes * 1e6 / (double)copier->rate;
-    int64_t ahead_us = copier->start_us + (int64_t)due_us - monotonic_us();
+    int64_t ahead_us = copier->start_us + (int64_t)due_us - clock_monotonic_us();
     if (ahead_us <= 0)
         return;
     struct timespec wait = {.tv_sec = (time_t)(ahead_us / 1000000),

@@ -34,7 +34,7 @@ static int by_name(const void *left, const void *right)
     return strcmp(left, right);
 }
 
-/* Takes the descriptor over, or closes it. NULL: it is none, or it failed; errno says why. */
+/* Takes the descriptor over, or closes it. NULL: that is not possible; errno says why. */
 static DIR *open_dir(int fd)
 {
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);

@@ -122,8 +122,6 @@ bool bench_next_job(const struct bench *bench, struct load_answer *answer,
 bool bench_number_of(const struct bench *bench, struct bytes name, uint64_t *out_number);
 
 int64_t bench_due_us(const struct bench *bench, uint64_t number);
-/* Has each push a due time of its own? */
-bool bench_dated(const struct bench_options *options);
 /* The number of the job that is cancelled as number `turn`. */
 uint64_t bench_victim(const struct bench *bench, uint64_t turn);
 

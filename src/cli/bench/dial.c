@@ -1,4 +1,5 @@
 #include "cli/bench/dial.h"
+#include "port/clock.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -7,15 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static enum err error(struct dial *dial, enum err err, const char *what, const char *why)
 {
@@ -83,7 +76,7 @@ enum err dial_init(struct dial *dial, const char *url)
 static bool wait_connected(int fd, int64_t until_us)
 {
     for (;;) {
-        int64_t left_ms = (until_us - monotonic_us()) / 1000 + 1;
+        int64_t left_ms = (until_us - clock_monotonic_us()) / 1000 + 1;
         struct pollfd one = {.fd = fd, .events = POLLOUT};
         if (left_ms <= 1)
             return false;
@@ -122,7 +115,7 @@ static int dial_one(const struct addrinfo *address, int64_t until_us, int *out_f
 enum err dial_connect(struct dial *dial, int64_t timeout_us, int *out_fd)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found;
-    int64_t until_us = monotonic_us() + timeout_us;
+    int64_t until_us = clock_monotonic_us() + timeout_us;
     int failed = getaddrinfo(dial->host, dial->port, &hints, &found);
     if (failed)
         return error(dial, ERR_IO, "cannot find", gai_strerror(failed));

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "port/clock.h"
 
 enum {
     READ_BYTES = 64 * 1024,
@@ -17,16 +17,9 @@ enum {
     CONNECT_US = 5 * 1000000,
 };
 
-static int64_t read_clock(clockid_t id)
-{
-    struct timespec now;
-    (void)clock_gettime(id, &now); /* cannot fail with the clocks we use */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int64_t load_clock(struct load *load)
 {
-    load->now_us = read_clock(CLOCK_MONOTONIC) + load->offset_us;
+    load->now_us = clock_read_us(CLOCK_MONOTONIC) + load->offset_us;
     return load->now_us;
 }
 
@@ -37,7 +30,7 @@ enum err load_open(struct load *load, struct dial *dial, load_scan *scan, uint32
     if (load->epoll < 0)
         return ERR_IO;
     /* Wall time is read once: the server anchors its clock the same way, so the two stay equal. */
-    load->offset_us = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+    load->offset_us = clock_read_us(CLOCK_REALTIME) - clock_read_us(CLOCK_MONOTONIC);
     load->quiet_us = 10 * INT64_C(1000000);
     while (load->ring < deep)
         load->ring *= 2;

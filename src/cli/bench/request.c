@@ -25,11 +25,17 @@ static void add_head(struct buf *out, const char *target, const char *authority,
              target, authority, length);
 }
 
+/* Has each push a due time of its own? */
+static bool is_dated(const struct bench_options *options)
+{
+    return bench_timed(options) || options->within_us > 0;
+}
+
 /* The body of a push; its id and due places count from its own start, 0 = none. */
 static void push_json(const struct bench *bench, struct form *json)
 {
     const struct bench_options *options = &bench->options;
-    bool dated = bench_dated(options);
+    bool dated = is_dated(options);
     bool far = options->scenario == BENCH_PUT || options->scenario == BENCH_CANCEL;
     buf_add_str(&json->text, "{");
     if (options->id_bytes > 0) {
@@ -115,11 +121,6 @@ void bench_forms_fini(struct bench *bench)
     buf_fini(&bench->finish_after);
     buf_fini(&bench->hello);
     bench->push = bench->reserve = bench->cancel = (struct form){0};
-}
-
-bool bench_dated(const struct bench_options *options)
-{
-    return bench_timed(options) || options->within_us > 0;
 }
 
 /* The finalizer of SplitMix64 (Steele, Lea, Flood, 2014): the same number gives the same result. */

@@ -77,13 +77,14 @@ const struct command command_attempts = {
     .run = attempts_run,
 };
 
-static int replay_run(struct cli *cli, int argc, char **argv)
+/* Reads the options: what the server is asked for. */
+static json_t *replay_body(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {
         {"code", required_argument, NULL, 'C'}, {"since", required_argument, NULL, 'S'},
         {"from", required_argument, NULL, 'F'}, {"to", required_argument, NULL, 'O'},
         {"max", required_argument, NULL, 'n'},  CLI_OPTIONS};
-    json_t *body = json_object(), *answer = NULL;
+    json_t *body = json_object();
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         json_t *value;
         const char *key;
@@ -115,6 +116,12 @@ static int replay_run(struct cli *cli, int argc, char **argv)
     if (json_object_get(body, "since") && json_object_get(body, "from"))
         cli_usage(cli, "--since or --from, not both");
     cli_words(cli, argc, argv, 1, 1);
+    return body;
+}
+
+static int replay_run(struct cli *cli, int argc, char **argv)
+{
+    json_t *body = replay_body(cli, argc, argv), *answer = NULL;
     char *target = cli_target("/v1/topics/", argv[optind], "/replay");
     cli->subject = argv[optind];
     cli->wait_us = INT64_C(3600) * 1000000; /* it may go through millions */

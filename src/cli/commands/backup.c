@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -19,6 +18,7 @@
 #include "cli/text.h"
 #include "cli/verifying.h"
 #include "os/disk.h"
+#include "port/clock.h"
 #include "store/backup.h"
 
 struct backing_up {
@@ -34,13 +34,6 @@ struct backing_up {
     struct copier copier;
     int64_t at_us;
 };
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* One for each file is held. */
 static void allow_many_files(void)
@@ -222,7 +215,7 @@ static int make(struct backing_up *all, struct disk *disk, int from_fd)
         code = backup_place_start(&all->place);
     if (code == EXIT_DONE) {
         enum err err = backup_capture(disk, &all->backup, &error);
-        all->at_us = now_us();
+        all->at_us = clock_wall_us();
         if (err)
             code = refuse_capture(all, err, &error);
     }
@@ -234,7 +227,7 @@ static int make(struct backing_up *all, struct disk *disk, int from_fd)
 static int back_up(struct backing_up *all)
 {
     struct os_disk *disk;
-    int64_t start_us = now_us();
+    int64_t start_us = clock_monotonic_us();
     int from_fd = open(all->from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (from_fd < 0 || os_disk_new(all->from, &disk)) {
         int code = cli_cannot_open(all->cli, all->from);
@@ -248,7 +241,7 @@ static int back_up(struct backing_up *all)
     if (code == EXIT_DONE && all->verify)
         code = verify_made(all);
     if (code == EXIT_DONE)
-        report(all, (double)(now_us() - start_us) / 1e6);
+        report(all, (double)(clock_monotonic_us() - start_us) / 1e6);
     if (code == EXIT_DONE && all->keep != UINT64_MAX)
         code = backup_place_prune(&all->place, all->keep);
     backup_release(&all->backup);

@@ -8,14 +8,12 @@
 #include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
-
-static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
-enum { STATES = sizeof(states) / sizeof(states[0]) };
+#include "core/job.h"
 
 struct clear {
     struct cli *cli;
     const char *topic;
-    const char *state; /* "all", or one of `states` */
+    const char *state; /* "all", or the name of a job_state */
     bool yes;
     uint64_t expected; /* jobs that were there when it began */
     uint64_t deleted;
@@ -30,9 +28,10 @@ static int count_jobs(struct clear *clear)
     int code = cli_call(clear->cli, "GET", target, NULL, &answer);
     clear->cli->subject = NULL;
     mem_free(target);
-    for (size_t i = 0; i < STATES; i++) {
-        if (strcmp(clear->state, "all") == 0 || strcmp(clear->state, states[i]) == 0)
-            clear->expected += show_count(answer, states[i]);
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
+        const char *name = job_state_name(state);
+        if (strcmp(clear->state, "all") == 0 || strcmp(clear->state, name) == 0)
+            clear->expected += show_count(answer, name);
     }
     json_decref(answer);
     return code;
@@ -103,8 +102,8 @@ static int clear_all(struct clear *clear)
     if (code != EXIT_REFUSED || clear->deleted > 0)
         return code;
     code = EXIT_DONE;
-    for (size_t i = 0; i < STATES && code == EXIT_DONE; i++)
-        code = clear_state(clear, states[i]);
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES && code == EXIT_DONE; state++)
+        code = clear_state(clear, job_state_name(state));
     return code;
 }
 
@@ -120,15 +119,6 @@ static void report(const struct clear *clear, const char *what)
                      plural(clear->deleted), what);
 }
 
-static bool is_state(const char *word)
-{
-    for (size_t i = 0; i < STATES; i++) {
-        if (strcmp(word, states[i]) == 0)
-            return true;
-    }
-    return strcmp(word, "all") == 0;
-}
-
 static void options_of(struct clear *clear, int argc, char **argv, const struct option *options)
 {
     for (int c; (c = cli_option(clear->cli, argc, argv, options)) != -1;) {
@@ -138,7 +128,7 @@ static void options_of(struct clear *clear, int argc, char **argv, const struct 
             clear->yes = true;
     }
     cli_words(clear->cli, argc, argv, 1, 1);
-    if (!is_state(clear->state))
+    if (strcmp(clear->state, "all") != 0 && !cli_is_state(clear->state))
         cli_bad_value(clear->cli, "--state is all, delayed, ready, reserved or buried, not '%s'",
                       clear->state);
     clear->topic = argv[optind];

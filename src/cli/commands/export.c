@@ -23,6 +23,7 @@
 #include "cli/limits.h"
 #include "cli/raw_json.h"
 #include "cli/text.h"
+#include "port/clock.h"
 #include "proto/json.h"
 
 enum {
@@ -432,10 +433,8 @@ static int take_topics(struct exporting *all, bool unused)
 
 static void add_start(struct exporting *all)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     buf_add_str(&all->out, "{\"later\":{\"format\":1,\"time\":\"");
-    rfc3339_add(&all->out, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    rfc3339_add(&all->out, clock_wall_us());
     buf_addf(&all->out, "\",\"version\":\"%s\"}}\n", LATERD_VERSION);
 }
 

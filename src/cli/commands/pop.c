@@ -9,6 +9,7 @@
 #include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
+#include "core/job.h"
 
 struct pop {
     struct cli *cli;
@@ -155,13 +156,12 @@ static int pop_all(struct pop *pop, json_t *topics)
 /* Adds what a topic has, and why it delivers no job. */
 static void add_topic(struct buf *line, const json_t *topic)
 {
-    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
     const char *between = "; it has ";
     char room[TEXT_ROOM];
-    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
-        uint64_t jobs = show_count(topic, states[i]);
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
+        uint64_t jobs = show_count(topic, job_state_name(state));
         if (jobs > 0) {
-            buf_addf(line, "%s%s %s", between, count_text(jobs, room), states[i]);
+            buf_addf(line, "%s%s %s", between, count_text(jobs, room), job_state_name(state));
             between = ", ";
         }
     }

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/list.h"
@@ -19,6 +18,7 @@
 #include "cli/text.h"
 #include "core/core.h"
 #include "os/disk.h"
+#include "port/clock.h"
 #include "store/recovery/salvage.h"
 
 enum {
@@ -49,13 +49,6 @@ struct salvaging {
     bool damaged;  /* damage of the old store was reported */
     bool progress; /* a line of it is on the terminal */
 };
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* ---- messages ---- */
 
@@ -116,7 +109,7 @@ static enum err keep_happening(struct salvage_callbacks *callbacks,
     struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     struct happening kept = *happening;
     kept.promised = true;
-    return salvage_target_history(&salvaging->to, &kept, now_us());
+    return salvage_target_history(&salvaging->to, &kept, clock_wall_us());
 }
 
 static void replay_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
@@ -184,7 +177,7 @@ static enum err relocate_notes(struct salvaging *salvaging, uint64_t seq, struct
             cli_message(salvaging->cli, "job @%" PRIu64 ": the note of an attempt is lost", seq);
             continue;
         }
-        err = salvage_target_room(&salvaging->to, event.body.len, now_us());
+        err = salvage_target_room(&salvaging->to, event.body.len, clock_wall_us());
         if (!err)
             (void)core_relocate(salvaging->core, &event, where); /* it is there */
     }
@@ -204,7 +197,7 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
     const struct event *event = &body.event;
     err = salvage_target_room(&salvaging->to,
                               event->content_type.len + event->body.len + event->properties.len,
-                              now_us());
+                              clock_wall_us());
     if (err)
         return err;
     (void)core_relocate(salvaging->core, event, job->where); /* it is there */
@@ -295,7 +288,7 @@ static enum err relocate_all(struct salvaging *salvaging)
     report_all_lost(salvaging);
     uint32_t cursor = 0;
     while (!err && core_relocate_topics(salvaging->core, 0, UINT64_MAX, &cursor, TOPICS_STEPS))
-        err = salvage_target_room(&salvaging->to, TOPICS_BYTES, now_us());
+        err = salvage_target_room(&salvaging->to, TOPICS_BYTES, clock_wall_us());
     arena_fini(&arena);
     clear_progress(salvaging);
     return err;
@@ -372,15 +365,16 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     clear_progress(salvaging);
     if (err)
         return refuse(salvaging, directories[0], err, &error);
-    core_replayed(salvaging->core, now_us()); /* ready jobs are copied as ready */
+    core_replayed(salvaging->core, clock_wall_us()); /* ready jobs are copied as ready */
     core_each(salvaging->core, list_job, salvaging);
     salvage_counts(salvaging->from, &counts);
     salvaging->lost = counts.lost_jobs;
-    err = salvage_target_open(
-        &salvaging->to,
-        &(struct salvage_start){
-            .disk = to, .boot = counts.boot, .seq_first = counts.seq_first, .now_us = now_us()},
-        &error);
+    err = salvage_target_open(&salvaging->to,
+                              &(struct salvage_start){.disk = to,
+                                                      .boot = counts.boot,
+                                                      .seq_first = counts.seq_first,
+                                                      .now_us = clock_wall_us()},
+                              &error);
     if (err) {
         (void)refuse(salvaging, directories[1], err, &error);
         cli_message(salvaging->cli, "%s is not whole: remove it", directories[1]);
@@ -440,9 +434,9 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .limits = {.jobs = UINT64_MAX, .topics = UINT32_MAX, .waiters = 1},
         .sink = &salvaging.sink,
         .callbacks = &salvaging.core_callbacks,
-        .now_us = now_us(),
+        .now_us = clock_wall_us(),
         .hash_key =
-            (uint64_t)now_us(), /* ids come from a store, so no client can choose them now */
+            (uint64_t)clock_wall_us(), /* ids come from a store, so no client can choose them now */
         .lease_first = 1,
         .seq_first = 1,
     });

@@ -5,6 +5,7 @@
 #include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
+#include "core/job.h"
 
 enum { PAGES_MAX = 100000 }; /* bounds a listing that would never end */
 
@@ -26,10 +27,9 @@ static void count_cell(struct table *table, const json_t *object, const char *ke
 
 static void topic_row(struct table *table, const json_t *topic)
 {
-    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
     cell(table, topic, "name");
-    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-        count_cell(table, topic, states[i]);
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        count_cell(table, topic, job_state_name(state));
     count_cell(table, topic, "waiters");
     table_cell_str(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");
 }
@@ -321,7 +321,6 @@ static void print_id(const json_t *job)
 /* It has no job of that state: in which others it has some. */
 static void report_other_states(struct cli *cli, const char *topic, const char *state)
 {
-    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
     const char *other = NULL;
     char *target = cli_target("/v1/topics/", topic, "");
     json_t *answer = NULL;
@@ -330,12 +329,13 @@ static void report_other_states(struct cli *cli, const char *topic, const char *
     cli->quiet = true;
     int code = cli_call(cli, "GET", target, NULL, &answer);
     cli->quiet = false;
-    for (size_t i = 0; code == EXIT_DONE && i < sizeof(states) / sizeof(states[0]); i++) {
-        uint64_t jobs = show_count(answer, states[i]);
-        if (jobs == 0 || strcmp(states[i], state) == 0)
+    for (enum job_state i = JOB_DELAYED; code == EXIT_DONE && i < JOB_STATES; i++) {
+        const char *name = job_state_name(i);
+        uint64_t jobs = show_count(answer, name);
+        if (jobs == 0 || strcmp(name, state) == 0)
             continue;
-        buf_addf(&line, "%s%s %s", other ? ", " : "; ", count_text(jobs, room), states[i]);
-        other = states[i];
+        buf_addf(&line, "%s%s %s", other ? ", " : "; ", count_text(jobs, room), name);
+        other = name;
     }
     if (other)
         buf_addf(&line, ": later list --state %s", other);
@@ -346,64 +346,80 @@ static void report_other_states(struct cli *cli, const char *topic, const char *
     json_decref(answer);
 }
 
-static int list_run(struct cli *cli, int argc, char **argv)
+/* What `later list` was asked for. */
+struct list_wish {
+    const char *state, *order;
+    bool labels, ids;
+};
+
+static void list_options(struct cli *cli, int argc, char **argv, struct list_wish *wish,
+                         uint64_t *out_limit)
 {
     enum { ORDER = 256 };
     static const struct option options[] = {
         {"state", required_argument, NULL, 'S'},   {"ids", no_argument, NULL, 'i'},
         {"limit", required_argument, NULL, 'n'},   {"labels", no_argument, NULL, 'L'},
         {"order", required_argument, NULL, ORDER}, CLI_OPTIONS};
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        switch (c) {
+        case 'S': wish->state = optarg; break;
+        case 'L': wish->labels = true; break;
+        case 'i': wish->ids = true; break;
+        case ORDER: wish->order = optarg; break;
+        case 'n': *out_limit = cli_number(cli, "--limit", optarg, INT64_MAX); break;
+        default: break;
+        }
+    }
+    cli_words(cli, argc, argv, 1, 1);
+    if (!cli_is_state(wish->state))
+        cli_bad_value(cli, "--state is delayed, ready, reserved or buried, not '%s'", wish->state);
+    if (strcmp(wish->order, "asc") != 0 && strcmp(wish->order, "desc") != 0)
+        cli_bad_value(cli, "--order is asc or desc, not '%s'", wish->order);
+    if (*out_limit == 0)
+        cli_bad_value(cli, "--limit is at least 1");
+    if (wish->ids && (wish->labels || cli->json))
+        cli_usage(cli, "--ids, --labels or --json, only one of them");
+}
+
+/* Sets the columns, and what fills them. */
+static void list_columns(const struct list_wish *wish, struct table *table, struct listing *listing)
+{
     static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
     static const char *const of_buried[] = {"ID",       "STATE", "DUE",         "PRIORITY",
                                             "ATTEMPTS", "CODE",  "FAILED (UTC)"};
     static const char *const of_labels[] = {"ID",       "STATE",   "DUE",      "PRIORITY",
                                             "ATTEMPTS", "BIZ KEY", "SUBTOPIC", "TAGS"};
-    struct table table = {.right = {false, false, false, true, true}};
-    struct listing listing = {
-        .cli = cli, .array = "jobs", .left = 100, .table = &table, .row = list_row};
-    const char *state = "delayed", *order = "asc";
-    bool labels = false, ids = false;
-    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
-        switch (c) {
-        case 'S': state = optarg; break;
-        case 'L': labels = true; break;
-        case 'i': ids = true; break;
-        case ORDER: order = optarg; break;
-        case 'n': listing.left = cli_number(cli, "--limit", optarg, INT64_MAX); break;
-        default: break;
-        }
+    listing->row = list_row;
+    if (wish->labels) {
+        table_head(table, of_labels, sizeof(of_labels) / sizeof(of_labels[0]));
+        listing->row = list_labels_row;
+    } else if (strcmp(wish->state, "buried") == 0) {
+        table_head(table, of_buried, sizeof(of_buried) / sizeof(of_buried[0]));
+        table->right[5] = true;
+        listing->row = list_buried_row;
+    } else {
+        table_head(table, names, sizeof(names) / sizeof(names[0]));
     }
-    cli_words(cli, argc, argv, 1, 1);
-    if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
-        strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
-        cli_bad_value(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
-    if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        cli_bad_value(cli, "--order is asc or desc, not '%s'", order);
-    if (listing.left == 0)
-        cli_bad_value(cli, "--limit is at least 1");
-    if (ids && (labels || cli->json))
-        cli_usage(cli, "--ids, --labels or --json, only one of them");
-    listing.print = ids ? print_id : cli->json ? cli_print_json : NULL;
+}
+
+static int list_run(struct cli *cli, int argc, char **argv)
+{
+    struct table table = {.right = {false, false, false, true, true}};
+    struct listing listing = {.cli = cli, .array = "jobs", .left = 100, .table = &table};
+    struct list_wish wish = {.state = "delayed", .order = "asc"};
+    list_options(cli, argc, argv, &wish, &listing.left);
+    list_columns(&wish, &table, &listing);
+    listing.print = wish.ids ? print_id : cli->json ? cli_print_json : NULL;
     struct buf query = {0};
-    buf_addf(&query, "/jobs?state=%s&%s%s", state, labels ? "properties=true&" : "",
-             strcmp(order, "desc") == 0 ? "order=desc&" : "");
+    buf_addf(&query, "/jobs?state=%s&%s%s", wish.state, wish.labels ? "properties=true&" : "",
+             strcmp(wish.order, "desc") == 0 ? "order=desc&" : "");
     buf_add_char(&query, '\0');
     char *path = cli_target("/v1/topics/", argv[optind], query.at);
-    bool buried = strcmp(state, "buried") == 0 && !labels;
-    table_head(&table,
-               labels   ? of_labels
-               : buried ? of_buried
-                        : names,
-               labels   ? 8
-               : buried ? 7
-                        : 5);
-    table.right[5] = buried;
-    listing.row = labels ? list_labels_row : buried ? list_buried_row : list_row;
     listing.path = path;
     cli->subject = argv[optind];
     int code = listing_run(&listing);
     if (code == EXIT_NOTHING && !listing.refused && !cli->json)
-        report_other_states(cli, argv[optind], state);
+        report_other_states(cli, argv[optind], wish.state);
     cli->subject = NULL;
     mem_free(path);
     buf_fini(&query);

@@ -60,6 +60,7 @@ void import_log_close(struct import_log *log);
 /* Reads all records, fills in jobs and tubes. Damage is reported, counted and skipped. */
 enum err import_log_read(struct import_log *log) MUST_USE;
 
+/* The tube of import_job::tube. Valid until close. */
 const struct import_tube *import_log_tube(const struct import_log *log, uint32_t number);
 
 /* The body in place of what `out` holds. ERR_CORRUPT: torn. ERR_IO: errno. */

@@ -11,6 +11,7 @@
 #include "cli/import/ndjson_line.h"
 #include "cli/show.h"
 #include "cli/text.h"
+#include "port/clock.h"
 #include "proto/json.h"
 
 enum {
@@ -139,13 +140,11 @@ static int pause_topic(struct importing *all, const char *name, const struct jso
 {
     struct buf body = {0};
     struct bytes answer;
-    struct timespec now;
     int64_t until_us = 0;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     buf_add_str(&body, "{\"create\":true");
     if (until->kind == JSON_KIND_STRING &&
         rfc3339_read(json_text(until, &all->scratch), &until_us)) {
-        int64_t span_us = until_us - ((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+        int64_t span_us = until_us - clock_wall_us();
         if (span_us <= 0) {
             buf_fini(&body);
             return EXIT_DONE; /* it is over */

@@ -1,12 +1,12 @@
 #include "cli/import/redis.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cli/import/redis_source.h"
 #include "cli/text.h"
+#include "port/clock.h"
 
 enum {
     WINDOW_JOBS = 8192,              /* are gathered, to go out topic by topic in full batches */
@@ -287,10 +287,8 @@ int import_redis(struct import_push *push, const struct import_redis_options *op
         .window = mem_alloc(WINDOW_JOBS * sizeof(*import.window)),
     };
     struct redis_url url;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     import.source.ctx = &import;
-    import.source.now_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    import.source.now_us = clock_wall_us();
     pool_init(&import.topics, sizeof(struct redis_topic));
     map_init(&import.by_name, has_name, &import.topics);
     push->place = "topic";

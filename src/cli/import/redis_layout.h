@@ -35,7 +35,7 @@ enum redis_role {
     ROLE_LOCK,    /* of the old server's own, nothing to bring over */
 };
 
-/* The old server's configured names of keys; empty: the usual names. */
+/* The old server's configured names of keys; commands/import.c has the usual ones. */
 struct redis_names {
     enum redis_layout layout;
     const char *bucket; /* delay-queue: with one %d */
@@ -55,11 +55,13 @@ struct redis_job {
     bool finished;                /* sdmq: done or deleted, and only not yet swept */
 };
 
+/* By its name: "delay-queue", "sdmq" or "delayqueue-java". ERR_NOT_FOUND: it is none of these. */
 enum err redis_layout_read(const char *name, enum redis_layout *out_layout) MUST_USE;
 
-/* The usual names, for the layout that is set. False: a pattern has not the one % it must have. */
+/* True: a bucket's pattern has one %d, a queue's one %s, and the prefix is not empty. */
 bool redis_names_good(const struct redis_names *names);
 
+/* By the key's name and type, in the layout of `names`. */
 enum redis_role redis_role_of(const struct redis_names *names, struct bytes key,
                               enum redis_type type);
 

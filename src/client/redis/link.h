@@ -93,6 +93,7 @@ struct link {
     char error[160];
 };
 
+/* DOWN until link_want(). The options are copied, what they point to is borrowed. Must not move. */
 void link_init(struct link *link, const struct link_options *options);
 void link_fini(struct link *link); /* calls `done` of pending calls with NULL */
 

@@ -43,6 +43,8 @@ struct node {
     bool stalled_logged;
 };
 
+/* Not connected until link_want() of its link. `options`: as of link_init(); its callbacks are not
+   used, they are the node's. */
 void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks);
 void node_fini(struct node *node);

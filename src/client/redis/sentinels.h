@@ -47,6 +47,8 @@ struct sentinels {
     struct timer timer;  /* searching: to count the answers; else to search again */
 };
 
+/* Not connected until sentinels_want_master(). The options are copied, what they point to is
+   borrowed. Must not move. */
 void sentinels_init(struct sentinels *sentinels, const struct sentinels_options *options);
 void sentinels_fini(struct sentinels *sentinels); /* of a zeroed one does nothing */
 

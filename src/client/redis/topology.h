@@ -77,6 +77,8 @@ struct topology {
     struct link_counts counts; /* of all nodes that there have been */
 };
 
+/* Begins to connect; nothing is reported before this returns. The options are copied, what they
+   point to is borrowed. Must not move. */
 void topology_init(struct topology *topology, const struct topology_options *options);
 void topology_fini(struct topology *topology);
 

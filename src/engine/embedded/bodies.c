@@ -170,8 +170,12 @@ static bool settle_unread(struct embedded *embedded)
 static void remove_job(struct embedded *embedded, struct reply *reply, const struct job_view *job,
                        enum err err)
 {
-    log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread", "job=%llu error=%s",
-              (unsigned long long)job->ref.seq, err_name(err));
+    bool damaged = err == ERR_DAMAGED;
+    log_event(LOG_ERROR, damaged ? "body_damaged" : "body_unread", "job=%llu error=%s hint=\"%s\"",
+              (unsigned long long)job->ref.seq, err_name(err),
+              damaged ? "the stored body does not match its checksum, and is not handed out: look "
+                        "at the disk; see Damage in operations.md"
+                      : "it is tried again: look at the disk if this goes on");
     if (cmd_traits(reply->kind)->takes_jobs)
         note_unread(&embedded->bodies, job, err);
     reply->err = err;

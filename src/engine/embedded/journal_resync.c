@@ -555,7 +555,7 @@ static void log_counts(struct journal_resync *all, enum log_level level, const c
               status->why, status->why[0] ? "\"" : "");
 }
 
-/* Nothing is answered any more, and the step is none. */
+/* Cancels all that is under way; afterwards the step is STEP_NONE. */
 static void drop_all(struct journal_resync *all)
 {
     const struct engine_verbs *verbs = all->embedded->engine.verbs;

@@ -58,7 +58,7 @@ enum call_kind {
     CALL_LIST, /* `cmd` is a LIST whose jobs are shown with their properties: each is read by a GET,
                 * and api_list_reply writes them all */
     CALL_DELETE,  /* `cmd` is a DELETE; if the job does not exist and there is a journal, the server
-                   * looks up whether it has  finished, which is an error then */
+                   * looks up whether it has finished, which is an error then */
     CALL_RESYNC,  /* begins a resync, which makes the journal match the queue */
     CALL_RESTORE, /* `restore`: restores jobs from the journal; api_restored writes the counts */
     CALL_CLEAR_ALL, /* deletes all jobs; api_cleared writes the count */

@@ -676,12 +676,8 @@ static const struct {
 /* The field that `name` is probably a typing mistake for, or NULL. */
 static const char *meant_field(struct bytes name, uint64_t allowed)
 {
-    char word[TYPO_WORD_MAX];
-    struct typo typo = {.word = word};
-    if (name.len >= sizeof(word))
-        return NULL;
-    memcpy(word, name.at, name.len);
-    word[name.len] = '\0';
+    struct typo typo;
+    typo_begin(&typo, name.at, name.len);
     for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
         if (allowed & V1_BIT(field))
             typo_add(&typo, known[field].name.at);

@@ -146,8 +146,9 @@ enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
 /*
  * A number as strtol() reads it, for the two commands for which beanstalkd uses that, because
  * clients may depend on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what
- * follows is ignored; more than `max` is malformed. Where beanstalkd then keeps the low 32 bits, so
- * that a long time-out is none and a negative one without end, both are UINT32_MAX here.
+ * follows is ignored; more than `max` is malformed. beanstalkd keeps only the low 32 bits of the
+ * number: a very long time-out becomes a short one, and a negative one never ends. Here both are
+ * UINT32_MAX.
  */
 static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *out_number)
 {

@@ -69,7 +69,7 @@ enum err job_properties_read(struct bytes text, struct arena *scratch,
 enum err job_properties_write(const struct job_properties *properties, struct buf *out,
                               struct settings_problem *out_problem) MUST_USE;
 
-/* "biz_key" … as the stored form and /v1 name them; LABEL_COUNT: it is none. */
+/* "biz_key" … as the stored form and /v1 name them; LABEL_COUNT: no label has this name. */
 enum job_label job_label_named(struct bytes name);
 
 /*

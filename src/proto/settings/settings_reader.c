@@ -97,12 +97,8 @@ static const struct settings_field *find(const struct settings_field *fields, si
 static const char *meant_name(const struct settings_field *fields, size_t field_count,
                               struct bytes name)
 {
-    char word[TYPO_WORD_MAX];
-    if (name.len >= sizeof(word))
-        return NULL;
-    memcpy(word, name.at, name.len);
-    word[name.len] = '\0';
-    struct typo typo = {.word = word};
+    struct typo typo;
+    typo_begin(&typo, name.at, name.len);
     for (size_t i = 0; i < field_count; i++)
         typo_add(&typo, fields[i].name);
     return typo.meant;

@@ -63,7 +63,9 @@ void settings_path_member(struct settings_reader *reader, struct bytes name);
 
 /* ---- values; each refuses what it cannot read ---- */
 
+/* A string of up to `bytes_max` bytes; borrowed from the input, or in `scratch`. */
 bool settings_text(struct settings_reader *reader, size_t bytes_max, struct bytes *out_text);
+/* A whole number, `least` … `most`. */
 bool settings_number(struct settings_reader *reader, int64_t least, int64_t most,
                      int64_t *out_number);
 bool settings_bool(struct settings_reader *reader, bool *out_is);
@@ -75,6 +77,7 @@ bool settings_bool(struct settings_reader *reader, bool *out_is);
 /* A duration such as "1h30m", or whole milliseconds; without a refusal. */
 bool settings_duration_value(const struct json_value *value, struct arena *scratch,
                              int64_t *out_us);
+/* The same with a refusal, also of one that is not `least_us` … `most_us`. */
 bool settings_duration(struct settings_reader *reader, int64_t least_us, int64_t most_us,
                        int64_t *out_us);
 /* One of the words, up to a NULL; its place in the list. */

@@ -6,14 +6,6 @@
 #include "proto/settings/target_parts.h"
 #include "proto/settings/target_url.h"
 
-static const char *const types[] = {[TARGET_NONE] = "none",
-                                    [TARGET_HTTP] = "http",
-                                    [TARGET_AMQP] = "amqp",
-                                    [TARGET_KAFKA] = "kafka",
-                                    [TARGET_NATS] = "nats",
-                                    [TARGET_REDIS] = "redis",
-                                    NULL};
-
 static const struct target_kind *const kinds[TARGET_TYPES] = {
     [TARGET_HTTP] = &target_http_kind,   [TARGET_AMQP] = &target_amqp_kind,
     [TARGET_KAFKA] = &target_kafka_kind, [TARGET_NATS] = &target_nats_kind,
@@ -104,7 +96,7 @@ static bool read_type(struct settings_reader *reader, enum target_type *out_type
         found = bytes_eq(json_text(&name, reader->scratch), BYTES("type"));
         settings_path_member(reader, BYTES("type"));
         reader->value = value;
-        good = !found || settings_word(reader, types + TARGET_HTTP, &place);
+        good = !found || settings_word(reader, target_type_words() + TARGET_HTTP, &place);
         reader->path_len = path_len;
     }
     reader->value = object;
@@ -158,7 +150,7 @@ bool job_target_read(struct settings_reader *reader, struct target *out_target)
 void target_write(const struct target *target, struct buf *out)
 {
     buf_add_char(out, '{');
-    settings_add_text(out, "type", bytes_str(types[target->type]));
+    settings_add_text(out, "type", bytes_str(target_type_name(target->type)));
     target_add_given(out, "broker", target->broker);
     if (kinds[target->type])
         kinds[target->type]->write(target, out);

@@ -34,7 +34,8 @@ struct topic_settings {
     bool has_retry;
     struct schedule retry;    /* as given; after the last of its delays the job is buried */
     uint16_t attempts_max;    /* attempts at most; 0: as many as the schedule has; 1: no second
-                                 attempt,    only with a target, because jobs cannot represent it */
+                                 attempt, allowed only with a target: then deliveries look at it
+                                 here, while the schedule of a job cannot say "never again" */
     int64_t ttr_us;           /* of jobs that are pushed without one; 0: the server's */
     uint16_t jitter_permille; /* of a wait, more or less; deliveries only; 200 unless set */
     /* Of deliveries: */

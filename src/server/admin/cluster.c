@@ -11,8 +11,9 @@ static const char *role_of(const struct server_options *options, const struct me
     return view->role == MEMBER_LEADING ? "leading" : "waiting";
 }
 
-void cluster_write(struct server *server, struct buf *out)
+void cluster_write(struct server *server, const struct reply *topics, struct buf *out)
 {
+    (void)topics;
     const struct server_options *options = &server->options;
     struct member_view view = {.role = MEMBER_LEADING, .connected = true};
     if (options->member)

@@ -29,10 +29,10 @@ static void add_restore(const struct server *server, struct buf *out)
     buf_addf(out, "{\"state\":\"%s\"", restore_state(counts));
     if (counts->begun_us) {
         add_count(out, "of", counts->of);
-        add_count(out, "rows", counts->rows);
-        add_count(out, "created", counts->created);
-        add_count(out, "kept", counts->kept);
-        add_count(out, "refused", counts->refused);
+        add_count(out, "rows", counts->last.rows);
+        add_count(out, "created", counts->last.created);
+        add_count(out, "kept", counts->last.kept);
+        add_count(out, "refused", counts->last.refused);
         add_span(server, out, "ms", counts->begun_us, counts->ended_us);
     }
     buf_add_char(out, '}');
@@ -45,8 +45,14 @@ static void add_flag(struct buf *out, const char *name, bool value)
 
 static void add_resync(const struct server *server, struct buf *out)
 {
-    static const char *const names[] = {"none", "running", "done", "failed"};
-    static const char *const steps[] = {"waits", "jobs", "rows", "commits"};
+    static const char *const names[] = {[RESYNC_NONE] = "none",
+                                        [RESYNC_RUNS] = "running",
+                                        [RESYNC_DONE] = "done",
+                                        [RESYNC_FAILED] = "failed"};
+    static const char *const steps[] = {[RESYNC_STEP_WAITS] = "waits",
+                                        [RESYNC_STEP_JOBS] = "jobs",
+                                        [RESYNC_STEP_ROWS] = "rows",
+                                        [RESYNC_STEP_COMMITS] = "commits"};
     struct journal_control *control = server->options.journal;
     struct resync_status status = {.state = RESYNC_NONE};
     if (control)
@@ -105,7 +111,11 @@ static void add_lag(const struct journal_health *health, struct buf *out)
 
 static void add_health(const struct server *server, struct buf *out)
 {
-    static const char *const states[] = {"writes", "waits", "fenced", "out_of_step", "elsewhere"};
+    static const char *const states[] = {[JOURNAL_STATE_WRITES] = "writes",
+                                         [JOURNAL_STATE_WAITS] = "waits",
+                                         [JOURNAL_STATE_FENCED] = "fenced",
+                                         [JOURNAL_STATE_OUT_OF_STEP] = "out_of_step",
+                                         [JOURNAL_STATE_ELSEWHERE] = "elsewhere"};
     const struct config *config = server->options.config;
     struct journal_control *control = server->options.journal;
     struct journal_health health;
@@ -134,8 +144,9 @@ static void add_health(const struct server *server, struct buf *out)
     add_partitions(control, &health, out);
 }
 
-void journal_write(struct server *server, struct buf *out)
+void journal_write(struct server *server, const struct reply *topics, struct buf *out)
 {
+    (void)topics;
     buf_addf(out, "{\"journal\":%s", server->options.restore ? "true" : "false");
     add_health(server, out);
     buf_add_str(out, ",\"restore\":");
@@ -145,7 +156,7 @@ void journal_write(struct server *server, struct buf *out)
     buf_add_str(out, "}\n");
 }
 
-void journal_pages_describe(const struct server *server, struct metric_sink *sink)
+void restores_describe(const struct server *server, struct metric_sink *sink)
 {
     const struct restore_counts *counts = &server->restored;
     if (!server->options.restore)
@@ -153,11 +164,11 @@ void journal_pages_describe(const struct server *server, struct metric_sink *sin
     metric_gauge(sink, "restoring", "1 while all jobs of the journal are being restored.",
                  counts->runs);
     metric_counter(sink, "restore_rows_total", "Rows of the journal that restores have read.",
-                   counts->all_rows);
+                   counts->all.rows);
     metric_counter(sink, "restore_created_total", "Jobs that restores have brought back.",
-                   counts->all_created);
+                   counts->all.created);
     metric_counter(sink, "restore_kept_total",
-                   "Rows that restores have skipped, as their jobs were there.", counts->all_kept);
+                   "Rows that restores have skipped, as their jobs were there.", counts->all.kept);
     metric_counter(sink, "restore_refused_total",
-                   "Rows that restores have read and the queue has refused.", counts->all_refused);
+                   "Rows that restores have read and the queue has refused.", counts->all.refused);
 }

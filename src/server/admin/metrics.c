@@ -109,7 +109,7 @@ static void add_engine(struct server *server, struct buf *out)
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
     server->engine->verbs->describe(server->engine, &writer.sink);
     cluster_describe(server, &writer.sink);
-    journal_pages_describe(server, &writer.sink);
+    restores_describe(server, &writer.sink);
 }
 
 static void add_totals(struct server *server, const struct engine_stats *totals, struct buf *out)
@@ -145,9 +145,8 @@ static void add_totals(struct server *server, const struct engine_stats *totals,
            server->counts.abandoned);
     family(out, "intake_messages_total", "counter",
            "Messages that brokers brought to be jobs, by what became of them.");
-    static const char *const verdicts[] = {"stored", "refused", "later"};
-    for (unsigned i = 0; i < 3; i++)
-        buf_addf(out, "laterd_intake_messages_total{verdict=\"%s\"} %llu\n", verdicts[i],
+    for (enum intake_verdict i = 0; i < INTAKE_VERDICTS; i++)
+        buf_addf(out, "laterd_intake_messages_total{verdict=\"%s\"} %llu\n", intake_verdict_name(i),
                  (unsigned long long)server->counts.intake[i]);
     single(out, "turns_total", "counter", "Turns of the event loop.", server->counts.turns);
     single(out, "memory_bytes", "gauge", "Heap in use.", mem_used());
@@ -177,8 +176,6 @@ static void add_commands(const struct server_counts *counts, struct buf *out)
 
 static void add_push(const struct server *server, struct buf *out)
 {
-    static const char *const outcomes[OUTCOME_KINDS] = {"delivered", "failed", "refused", "gone",
-                                                        "unsent"};
     const struct pump_counts *counts = pump_counts(server->push.pump);
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
     single(out, "push_topics", "gauge", "Topics whose jobs laterd sends by itself.",
@@ -189,8 +186,8 @@ static void add_push(const struct server *server, struct buf *out)
     single(out, "push_keyed_jobs", "gauge",
            "Jobs of ordered topics that have a place in the order of their key.", counts->keyed);
     family(out, "push_attempts_total", "counter", "Deliveries by what became of them.");
-    for (int kind = 0; kind < OUTCOME_KINDS; kind++)
-        buf_addf(out, "laterd_push_attempts_total{outcome=\"%s\"} %llu\n", outcomes[kind],
+    for (enum outcome_kind kind = 0; kind < OUTCOME_KINDS; kind++)
+        buf_addf(out, "laterd_push_attempts_total{outcome=\"%s\"} %llu\n", outcome_name(kind),
                  (unsigned long long)counts->outcomes[kind]);
     histogram(
         out, "push_seconds", "How long a delivery took, from sending to the answer.",

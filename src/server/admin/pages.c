@@ -1,6 +1,6 @@
 #include "server/admin/pages.h"
 
-#include "base/mem.h"
+#include "base/check.h"
 #include "server/door.h"
 
 static void respond(struct server *server, const struct response_format *format, int status,
@@ -59,41 +59,31 @@ const struct engine_stats *page_stats(const struct reply *topics)
     return topics->stats ? topics->stats : &none;
 }
 
-static void metrics_page(struct server *server, const struct response_format *format,
-                         const struct reply *topics, struct buf *out)
-{
-    struct buf body = {0};
-    metrics_write(server, topics, &body);
-    respond(server, format, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body), out);
-    buf_fini(&body);
-}
+/* ---- pages that are one text ---- */
 
-static void stats_page(struct server *server, const struct response_format *format,
-                       const struct reply *topics, struct buf *out)
+static void healthz_write(struct server *server, const struct reply *topics, struct buf *out)
 {
-    struct buf body = {0};
-    stats_write(server, topics, &body);
-    respond(server, format, 200, "application/json", buf_bytes(&body), out);
-    buf_fini(&body);
+    (void)server; /* whoever answers is alive */
+    (void)topics;
+    buf_add_str(out, "ok\n");
 }
 
 /* For people who open the port in a browser. */
-static void root_page(struct server *server, const struct response_format *format, struct buf *out)
+static void root_write(struct server *server, const struct reply *topics, struct buf *out)
 {
-    struct buf body = {0};
-    buf_addf(&body,
+    (void)server;
+    (void)topics;
+    buf_addf(out,
              "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
              "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
              "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\",\"/v1/"
              "cluster\",\"/v1/journal\"]}\n",
              LATERD_VERSION);
-    respond(server, format, 200, "application/json", buf_bytes(&body), out);
-    buf_fini(&body);
 }
 
-static void limits_page(struct server *server, const struct response_format *format,
-                        struct buf *out)
+static void limits_write(struct server *server, const struct reply *topics, struct buf *out)
 {
+    (void)topics;
     const struct server_options *options = &server->options;
     const struct {
         const char *name;
@@ -115,30 +105,9 @@ static void limits_page(struct server *server, const struct response_format *for
         {"retry_steps", RETRY_STEPS_MAX},
         {"beanstalk_job_bytes", options->config->job_bytes},
     };
-    struct buf body = {0};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        buf_addf(&body, "%c\"%s\":%lld", i ? ',' : '{', limits[i].name, (long long)limits[i].value);
-    buf_add_char(&body, '}');
-    respond(server, format, 200, "application/json", buf_bytes(&body), out);
-    buf_fini(&body);
-}
-
-static void cluster_page(struct server *server, const struct response_format *format,
-                         struct buf *out)
-{
-    struct buf body = {0};
-    cluster_write(server, &body);
-    respond(server, format, 200, "application/json", buf_bytes(&body), out);
-    buf_fini(&body);
-}
-
-static void journal_page(struct server *server, const struct response_format *format,
-                         struct buf *out)
-{
-    struct buf body = {0};
-    journal_write(server, &body);
-    respond(server, format, 200, "application/json", buf_bytes(&body), out);
-    buf_fini(&body);
+        buf_addf(out, "%c\"%s\":%lld", i ? ',' : '{', limits[i].name, (long long)limits[i].value);
+    buf_add_char(out, '}');
 }
 
 void page_add_text(struct buf *out, const char *name, const char *text)
@@ -150,117 +119,34 @@ void page_add_text(struct buf *out, const char *name, const char *text)
         buf_add_str(out, "null");
 }
 
+/* By call_kind; all are answered with 200. */
+static const struct page {
+    const char *content_type;
+    void (*write)(struct server *server, const struct reply *topics, struct buf *out);
+} pages[] = {
+    [CALL_HEALTHZ] = {"text/plain; charset=utf-8", healthz_write},
+    [CALL_METRICS] = {"text/plain; version=0.0.4; charset=utf-8", metrics_write},
+    [CALL_STATS] = {"application/json", stats_write},
+    [CALL_ROOT] = {"application/json", root_write},
+    [CALL_LIMITS] = {"application/json", limits_write},
+    [CALL_CLUSTER] = {"application/json", cluster_write},
+    [CALL_JOURNAL] = {"application/json", journal_write},
+};
+
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out)
 {
-    switch (kind) {
-    case CALL_READYZ: ready_page(server, format, out); break;
-    case CALL_METRICS: metrics_page(server, format, topics, out); break;
-    case CALL_STATS: stats_page(server, format, topics, out); break;
-    case CALL_ROOT: root_page(server, format, out); break;
-    case CALL_LIMITS: limits_page(server, format, out); break;
-    case CALL_CLUSTER: cluster_page(server, format, out); break;
-    case CALL_JOURNAL: journal_page(server, format, out); break;
-    case CALL_OPENAPI: respond(server, format, 200, "application/json", api_openapi(), out); break;
-    case CALL_HEALTHZ:
-    case CALL_CMD:
-    case CALL_BATCH:
-    case CALL_CLEAR:
-    case CALL_REPLAY:
-    case CALL_TEST:
-    case CALL_LIST:
-    case CALL_DELETE:
-    case CALL_RESYNC:
-    case CALL_RESTORE:
-    case CALL_CLEAR_ALL:
-    case CALL_PROBLEM:
-        respond(server, format, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
-        break;
+    if (kind == CALL_READYZ) {
+        ready_page(server, format, out);
+        return;
     }
-}
-
-static void add_name(struct buf *out, const char *name)
-{
-    if (out->at[out->len - 1] != '{')
-        buf_add_char(out, ',');
-    buf_addf(out, "\"%s\":", name);
-}
-
-static void add_field(struct buf *out, const char *name, uint64_t number)
-{
-    add_name(out, name);
-    buf_addf(out, "%llu", (unsigned long long)number);
-}
-
-static void add_ms(struct buf *out, const char *name, int64_t us)
-{
-    add_name(out, name);
-    buf_addf(out, "%lld.%03lld", (long long)(us / 1000), (long long)(us % 1000));
-}
-
-static void add_due(const uint64_t *counts, struct buf *out)
-{
-    static const char *const names[STATS_SPANS] = {"1m", "5m", "1h", "1d"};
-    buf_add_str(out, ",\"due_within\":{");
-    for (int i = 0; i < STATS_SPANS; i++)
-        add_field(out, names[i], counts[i]);
-    buf_add_char(out, '}');
-}
-
-static void add_fact(struct metric_sink *sink, const struct fact *fact)
-{
-    struct buf *out = ((struct text_sink *)sink)->out;
-    switch (fact->type) {
-    case FACT_COUNT: add_field(out, fact->name, fact->value); break;
-    case FACT_DURATION: add_ms(out, fact->name, (int64_t)fact->value); break;
-    case FACT_FLAG:
-        add_name(out, fact->name);
-        buf_add_str(out, fact->value ? "true" : "false");
-        break;
-    case FACT_TEXT:
-        if (!bytes_is_utf8(bytes_str(fact->text))) /* JSON has no other text */
-            break;
-        add_name(out, fact->name);
-        json_add_text(out, bytes_str(fact->text), JSON_STYLE_PLAIN);
-        break;
+    if (kind == CALL_OPENAPI) {
+        respond(server, format, 200, "application/json", api_openapi(), out);
+        return;
     }
-}
-
-static void add_store(const struct server *server, struct buf *out)
-{
-    struct text_sink sink = {.sink.fact = add_fact, .out = out};
-    buf_add_str(out, ",\"store\":{");
-    server->engine->verbs->describe(server->engine, &sink.sink);
-    buf_add_char(out, '}');
-}
-
-void stats_write(struct server *server, const struct reply *topics, struct buf *out)
-{
-    const struct engine_stats *totals = page_stats(topics);
-    bool ready = !server_health(server);
-    buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
-    add_field(out, "uptime_ms", (uint64_t)((server->loop->now_us - server->started_us) / 1000));
-    add_field(out, "now_ms", (uint64_t)(server->loop->now_us / 1000));
-    buf_addf(out, ",\"ready\":%s,\"jobs\":{", ready ? "true" : "false");
-    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
-        add_field(out, job_state_name(state), totals->jobs[state]);
-    buf_add_char(out, '}');
-    add_field(out, "topics", totals->topics);
-    add_field(out, "waiting", totals->waiters);
-    add_field(out, "connections", server_sessions(server));
-    add_field(out, "memory_bytes", mem_used());
-    buf_add_str(out, ",\"totals\":{");
-    add_field(out, "pushed", totals->pushed);
-    add_field(out, "reserved", totals->reserved);
-    add_field(out, "finished", totals->finished);
-    add_field(out, "deleted", totals->deleted);
-    add_field(out, "timeouts", totals->timeouts);
-    add_field(out, "released", totals->released);
-    add_field(out, "buried", totals->buried);
-    add_field(out, "kicked", totals->kicked);
-    buf_add_char(out, '}');
-    add_due(totals->due_within, out);
-    api_add_lateness(out, &totals->lateness, server->loop->now_us);
-    add_store(server, out);
-    buf_add_char(out, '}');
+    CHECK((size_t)kind < sizeof(pages) / sizeof(pages[0]) && pages[kind].write);
+    struct buf body = {0};
+    pages[kind].write(server, topics, &body);
+    respond(server, format, 200, pages[kind].content_type, buf_bytes(&body), out);
+    buf_fini(&body);
 }

@@ -19,19 +19,16 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
 /* A member of a JSON object behind others: a string, or null if `text` is empty. */
 void page_add_text(struct buf *out, const char *name, const char *text);
 
-/* The text of /metrics (Prometheus text format 0.0.4). */
+/* ---- the texts of pages, for page_write(); `topics` as there ---- */
+
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out);
-
-/* The JSON of /v1/cluster, and its metrics. */
-void cluster_write(struct server *server, struct buf *out);
-void cluster_describe(struct server *server, struct metric_sink *sink);
-
-/* The JSON of /v1/journal, and the metrics of restores. */
-void journal_write(struct server *server, struct buf *out);
-void journal_pages_describe(const struct server *server, struct metric_sink *sink);
-
-/* The JSON of /v1/stats. */
 void stats_write(struct server *server, const struct reply *topics, struct buf *out);
+void cluster_write(struct server *server, const struct reply *topics, struct buf *out);
+void journal_write(struct server *server, const struct reply *topics, struct buf *out);
+
+/* Metrics of the election, and of restores from the journal. */
+void cluster_describe(struct server *server, struct metric_sink *sink);
+void restores_describe(const struct server *server, struct metric_sink *sink);
 
 /* The answer's statistics, valid as long as the answer; all 0 if the answer has none. */
 const struct engine_stats *page_stats(const struct reply *topics);

@@ -91,7 +91,7 @@ static void submit_topics(struct beanstalk_survey *survey)
     (void)server_submit(server, &session->principal, &cmd, &survey->pending->pending.ticket);
 }
 
-/* One slice. The survey hangs nowhere. */
+/* One slice. The survey is in no list. */
 static void step(struct beanstalk_survey *survey)
 {
     if (survey->tube_next != UINT32_MAX) {

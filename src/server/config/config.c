@@ -154,10 +154,9 @@ static bool set_proxy(struct config *config, const struct config_key *key, const
 
 static bool set_level(struct config *config, const char *value)
 {
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            config->log_level = (enum log_level)i;
+    for (enum log_level level = 0; level < LOG_LEVELS; level++) {
+        if (strcmp(value, log_level_name(level)) == 0) {
+            config->log_level = level;
             return true;
         }
     }
@@ -346,6 +345,7 @@ bool config_is_section(struct bytes name)
     }
     return false;
 }
+
 void config_known_hosts(const struct config *config, struct buf *out)
 {
     buf_add_str(out, config->hosts);

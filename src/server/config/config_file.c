@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/ascii.h"
+#include "base/typo.h"
 #include "server/config/config_parts.h"
 
 struct reading {
@@ -24,35 +25,12 @@ struct reading {
 
 /* ---- the nearest name ---- */
 
-/* How many letters must change to make one word of the other (Levenshtein), for short words. */
-static unsigned distance(const char *a, const char *b)
-{
-    unsigned row[64];
-    size_t len = strlen(b);
-    if (len >= 63)
-        return 63;
-    for (unsigned j = 0; j <= len; j++)
-        row[j] = j;
-    for (unsigned i = 0; a[i]; i++) {
-        unsigned diagonal = row[0];
-        row[0] = i + 1;
-        for (unsigned j = 0; j < len; j++) {
-            unsigned best = diagonal + (a[i] != b[j]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j + 1] + 1 < best)
-                best = row[j + 1] + 1;
-            diagonal = row[j + 1];
-            row[j + 1] = best;
-        }
-    }
-    return row[len];
-}
-
-/* True: `name` is probably a misspelling of `other`. */
+/* True: `name` is probably a misspelling of `other`. A third of its letters may differ: more than
+   typo_is() allows, because the file is refused anyway, and a hint that is wrong does no harm. */
 static bool is_near(const char *name, const char *other)
 {
-    return distance(name, other) <= 1 + strlen(name) / 3;
+    unsigned distance = typo_distance(name, other);
+    return distance < TYPO_WORD_MAX && distance <= 1 + strlen(name) / 3;
 }
 
 /* Of the section's keys, or (NULL) of all; NULL: the section has none. */
@@ -63,7 +41,7 @@ static const struct config_key *nearest_of(const char *section, const char *name
         const struct config_key *key = &config_keys[i];
         if (section && strcmp(key->section, section) != 0)
             continue;
-        if (!best || distance(name, key->name) < distance(name, best->name))
+        if (!best || typo_distance(name, key->name) < typo_distance(name, best->name))
             best = key;
     }
     return best;
@@ -150,13 +128,13 @@ static void add_sections_with(struct buf *out, const char *name)
 static void complain_section(struct reading *reading, const char *section)
 {
     const char *near_section = config_keys[0].section;
-    char small[64] = ""; /* a longer one is near none */
+    char small[TYPO_WORD_MAX + 1] = ""; /* a longer one is near none */
     struct buf what = {0};
     buf_addf(&what, "unknown section [%.60s]; ", section);
     for (size_t i = 0; section[i] && i + 1 < sizeof(small); i++)
         small[i] = ascii_lower(section[i]);
     for (size_t i = 1; i < config_key_count; i++) {
-        if (distance(small, config_keys[i].section) < distance(small, near_section))
+        if (typo_distance(small, config_keys[i].section) < typo_distance(small, near_section))
             near_section = config_keys[i].section;
     }
     if (is_key(section)) {

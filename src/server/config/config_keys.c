@@ -8,8 +8,8 @@
 #include "proto/sdmq/job_id.h"
 #include "server/config/config_parts.h"
 
-#define NUMBER(field) offsetof(struct config, field)
-#define WORD(field)   offsetof(struct config, field)
+#define NUMBER(field) CONFIG_NUMBER(struct config, field)
+#define WORD(field)   CONFIG_WORD(struct config, field)
 #define DAY           ((int64_t)86400 * 1000000)
 #define GIB           ((int64_t)1 << 30)
 
@@ -129,7 +129,7 @@ const struct config_key config_keys[] = {
      "Deliveries under way at the same time, to all receivers together."},
     {"push", "host_concurrency", KIND_COUNT, NUMBER(push_host_concurrency), 1, 65535, "20",
      "Webhooks under way at the same time to one receiver: scheme, host and port."},
-    {"push", "host_rate", KIND_RATE, WORD(push_host_rate), 0, 0, "0",
+    {"push", "host_rate", KIND_RATE, 0, 0, 0, "0",
      "At most this many webhooks in a time to one receiver, whatever topics they are of: 100/s, "
      "5/m, 1/10s. "
      "0: no limit."},

@@ -2,6 +2,8 @@
 #ifndef LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 #define LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 
+#include <stddef.h>
+
 #include "server/config/config.h"
 
 enum config_kind {
@@ -44,6 +46,12 @@ struct config_key {
     const char *help;
 };
 
+/* For config_key::at: the offset of a field that config_set_field() writes as a number, or as a
+   word. A field of another type or size does not compile. */
+#define CONFIG_NUMBER(type, field) _Generic(((type *)0)->field, int64_t : offsetof(type, field))
+#define CONFIG_WORD(type, field)                                                                   \
+    _Generic(&((type *)0)->field, char(*)[CONFIG_WORD_MAX] : offsetof(type, field))
+
 /* In config_keys.c. */
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
@@ -78,7 +86,7 @@ void config_sections_print(struct buf *out);
 void config_print_key(struct buf *out, const struct config_key *key);
 void config_print_help(struct buf *out, const char *help);
 
-/* A CHOICE, an OFFSET. False: it is none. */
+/* Set a KIND_CHOICE, a KIND_OFFSET. False: the value is not one of the words, not an offset. */
 bool config_set_choice(void *base, const struct config_key *key, const char *value);
 bool config_set_offset(void *base, const struct config_key *key, const char *value);
 /* The words of a CHOICE, between blanks. */

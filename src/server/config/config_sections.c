@@ -6,44 +6,47 @@
 #include "base/check.h"
 #include "server/config/config_parts.h"
 
-#define BROKER(field)  offsetof(struct config_broker, field)
-#define AMQP_IN(field) offsetof(struct config_amqp_in, field)
+#define BROKER_NUMBER(field)  CONFIG_NUMBER(struct config_broker, field)
+#define BROKER_WORD(field)    CONFIG_WORD(struct config_broker, field)
+#define AMQP_IN_NUMBER(field) CONFIG_NUMBER(struct config_amqp_in, field)
+#define AMQP_IN_WORD(field)   CONFIG_WORD(struct config_amqp_in, field)
 
 static const struct config_key broker_keys[] = {
-    {"broker", "type", KIND_BROKER_TYPE, BROKER(type), 0, 0, "amqp",
+    {"broker", "type", KIND_BROKER_TYPE, offsetof(struct config_broker, type), 0, 0, "amqp",
      "Must be given: amqp, kafka, nats or redis."},
-    {"broker", "url", KIND_SECRET, BROKER(url), 0, 0, "amqp://guest:guest@127.0.0.1:5672/%2f",
+    {"broker", "url", KIND_SECRET, BROKER_WORD(url), 0, 0, "amqp://guest:guest@127.0.0.1:5672/%2f",
      "Must be given. Where it is: amqp://user:password@host:port/vhost, "
      "kafka://host:port,host:port, "
      "nats://host:port or redis://host:port/db; over TLS amqps, kafkas, nats+tls or rediss. $NAME "
      "is the environment's variable, file:/PATH the first line of a file."},
-    {"broker", "ca", KIND_WORD, BROKER(ca), 0, 0, "",
+    {"broker", "ca", KIND_WORD, BROKER_WORD(ca), 0, 0, "",
      "Over TLS: the file of the authorities that its certificate may come from. If this is empty "
      "they are those of the system."},
-    {"broker", "certificate", KIND_WORD, BROKER(certificate), 0, 0, "",
+    {"broker", "certificate", KIND_WORD, BROKER_WORD(certificate), 0, 0, "",
      "The file of the certificate by which laterd proves who it is."},
-    {"broker", "key", KIND_WORD, BROKER(key), 0, 0, "", "The file of its key, not encrypted."},
-    {"broker", "window", KIND_COUNT, BROKER(window), 1, 65535, "1000",
+    {"broker", "key", KIND_WORD, BROKER_WORD(key), 0, 0, "", "The file of its key, not encrypted."},
+    {"broker", "window", KIND_COUNT, BROKER_NUMBER(window), 1, 65535, "1000",
      "Messages that it has not confirmed yet, at most."},
-    {"broker", "heartbeat", KIND_SECONDS, BROKER(heartbeat_us), 1000000, (int64_t)3600 * 1000000,
-     "10s", "A connection from which nothing comes for twice as long is given up."},
-    {"broker", "timeout", KIND_SECONDS, BROKER(timeout_us), 100000, (int64_t)600 * 1000000, "10s",
-     "To connect, to log in, and for a confirmation."},
+    {"broker", "heartbeat", KIND_SECONDS, BROKER_NUMBER(heartbeat_us), 1000000,
+     (int64_t)3600 * 1000000, "10s",
+     "A connection from which nothing comes for twice as long is given up."},
+    {"broker", "timeout", KIND_SECONDS, BROKER_NUMBER(timeout_us), 100000, (int64_t)600 * 1000000,
+     "10s", "To connect, to log in, and for a confirmation."},
 };
 
 static const struct config_key amqp_in_keys[] = {
-    {"amqp_in", "broker", KIND_NAME, AMQP_IN(broker), 0, 0, "",
+    {"amqp_in", "broker", KIND_NAME, offsetof(struct config_amqp_in, broker), 0, 0, "",
      "Must be given: the NAME of a [broker.NAME] of type amqp. There the queue is, and there the "
      "messages go when "
      "they are due."},
-    {"amqp_in", "queue", KIND_WORD, AMQP_IN(queue), 0, 0, "",
+    {"amqp_in", "queue", KIND_WORD, AMQP_IN_WORD(queue), 0, 0, "",
      "Must be given: the queue that laterd consumes. It must be there."},
-    {"amqp_in", "prefetch", KIND_COUNT, AMQP_IN(prefetch), 1, 65535, "500",
+    {"amqp_in", "prefetch", KIND_COUNT, AMQP_IN_NUMBER(prefetch), 1, 65535, "500",
      "Messages that are being stored, at most."},
-    {"amqp_in", "target", KIND_WORD, AMQP_IN(target), 0, 0, "<exchange>.due",
+    {"amqp_in", "target", KIND_WORD, AMQP_IN_WORD(target), 0, 0, "<exchange>.due",
      "The exchange that a message goes to when it is due; <exchange> is the one that it was "
      "published to."},
-    {"amqp_in", "topic", KIND_WORD, AMQP_IN(topic), 0, 0, "amqp",
+    {"amqp_in", "topic", KIND_WORD, AMQP_IN_WORD(topic), 0, 0, "amqp",
      "The topic of the jobs that the messages become."},
 };
 
@@ -147,16 +150,7 @@ bool config_section_add(struct config *config, const struct config_section *sect
 
 const char *config_broker_type(enum target_type type)
 {
-    switch (type) {
-    case TARGET_AMQP: return "amqp";
-    case TARGET_KAFKA: return "kafka";
-    case TARGET_NATS: return "nats";
-    case TARGET_REDIS: return "redis";
-    case TARGET_NONE:
-    case TARGET_HTTP:
-    case TARGET_TYPES: break;
-    }
-    return NULL;
+    return type == TARGET_NONE || type == TARGET_HTTP ? NULL : target_type_name(type);
 }
 
 static bool set_type(char *at, const char *value)

@@ -96,7 +96,8 @@ static enum err refuse(const struct conversion *conversion, unsigned line, const
     return ERR_INVALID;
 }
 
-/* Values are written into comments and into lines of a configuration: a control byte is no text. */
+/* Values are written into comments and into lines of a configuration: a control byte would break
+   them. */
 static bool is_text(struct bytes text)
 {
     return bytes_is_printable(text) && bytes_is_utf8(text);
@@ -160,7 +161,7 @@ static uint64_t number_of(const struct conversion *conversion, enum go_key key)
     if (bytes_to_u64(conversion->values[key], &number))
         return number;
     (void)bytes_to_u64(bytes_str(go_keys[key].initial), &number); /* it is one */
-    buf_addf(conversion->out, "# %s is no number: its default, %s, was in force.\n",
+    buf_addf(conversion->out, "# %s is not a number: the Go server used its default, %s.\n",
              go_keys[key].name, go_keys[key].initial);
     return number;
 }

@@ -104,12 +104,10 @@ enum {
 /* The long option that the `len` bytes of `word` are probably a typing mistake for, or NULL. */
 static const char *meant_option(const struct option *options, const char *word, size_t len)
 {
-    char name[TYPO_WORD_MAX];
-    if (len < 3 || len - 2 >= sizeof(name))
+    struct typo typo;
+    if (len < 3)
         return NULL;
-    memcpy(name, word + 2, len - 2);
-    name[len - 2] = '\0';
-    struct typo typo = {.word = name};
+    typo_begin(&typo, word + 2, len - 2);
     for (; options->name; options++)
         typo_add(&typo, options->name);
     return typo.meant;

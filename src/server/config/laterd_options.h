@@ -26,10 +26,8 @@ struct laterd_options {
 
 extern const char laterd_help[];
 
-/*
- * Sets the options in a configuration that has the defaults. ERR_INVALID: out_error says why; its
- * text is empty if getopt, whose globals are used, has written it to standard error already.
- */
+/* Sets the options in a configuration that has the defaults. ERR_INVALID: out_error says why. Uses
+   getopt's globals: for a second command line the caller first sets optind to 0. */
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options,
                              struct config_error *out_error) MUST_USE;

@@ -2,16 +2,16 @@
 
 #include "base/check.h"
 #include "server/admin/pages.h"
-#include "server/batch.h"
-#include "server/clear_all.h"
-#include "server/clearing.h"
-#include "server/decode.h"
-#include "server/encode.h"
-#include "server/listing.h"
-#include "server/replay.h"
+#include "server/http/batch.h"
+#include "server/http/clear_all.h"
+#include "server/http/clearing.h"
+#include "server/http/decode.h"
+#include "server/http/encode.h"
+#include "server/http/listing.h"
+#include "server/http/replay.h"
+#include "server/http/restore.h"
+#include "server/http/target_test.h"
 #include "server/requeue.h"
-#include "server/restore.h"
-#include "server/target_test.h"
 
 enum {
     WRITTEN_BYTES_PER_NS = 1, /* numbers, escapes, copies */

@@ -9,15 +9,15 @@
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "server/admin/pages.h"
-#include "server/batch.h"
-#include "server/clear_all.h"
-#include "server/clearing.h"
-#include "server/decode.h"
-#include "server/listing.h"
-#include "server/replay.h"
+#include "server/http/batch.h"
+#include "server/http/clear_all.h"
+#include "server/http/clearing.h"
+#include "server/http/decode.h"
+#include "server/http/listing.h"
+#include "server/http/replay.h"
+#include "server/http/restore.h"
+#include "server/http/target_test.h"
 #include "server/requeue.h"
-#include "server/restore.h"
-#include "server/target_test.h"
 
 enum {
     DETAIL_BYTES = 200,     /* of a refusal, as struct problem has */

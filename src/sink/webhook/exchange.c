@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rfc3339.h"
+#include "port/clock.h"
 
 enum {
     IDLE_TRANSFERS_MAX = 512,
@@ -31,13 +32,6 @@ void exchange_free(struct exchange *exchange)
 {
     answer_fini(&exchange->answer);
     mem_free(exchange);
-}
-
-static int64_t clock_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* ---- descriptors ---- */
@@ -117,7 +111,7 @@ static size_t take_header(char *at, size_t size, size_t count, void *user)
     struct transfer *transfer = user;
     struct bytes line = bytes_of(at, size * count);
     struct answer *answer = &transfer->exchange->answer;
-    bool more = answer_header(answer, line, transfer->sender->curl->getdate, clock_us());
+    bool more = answer_header(answer, line, transfer->sender->curl->getdate, clock_wall_us());
     if (answer->stray) /* its body would be taken for the answer to the next request */
         SET(transfer, CURLOPT_FORBID_REUSE, 1L);
     return more ? line.len : 0;
@@ -241,7 +235,7 @@ static void explain(struct exchange *exchange, const char *format, ...)
 /* The attempt does not count: nothing was sent, and the receiver has no part in it. */
 static void end_in_shortage(struct sender *sender, struct exchange *exchange)
 {
-    int64_t now_us = clock_us();
+    int64_t now_us = clock_wall_us();
     if (!sender->shortage_us || now_us - sender->shortage_us >= SHORTAGE_LOG_US) {
         sender->shortage_us = now_us;
         log_event(LOG_WARN, "webhooks_short",
@@ -492,8 +486,8 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     exchange->outcome.address = bytes_str(exchange->address);
     if (problem) {
         end_as(exchange, OUTCOME_REFUSED, problem);
-    } else if (request_make(&transfer->request, delivery, clock_us() / 1000000, &sender->secrets,
-                            &secret)) {
+    } else if (request_make(&transfer->request, delivery, clock_wall_us() / 1000000,
+                            &sender->secrets, &secret)) {
         if (lacks_descriptors())
             end_in_shortage(sender, exchange);
         else

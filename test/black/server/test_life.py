@@ -134,6 +134,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[redis]\nidle_second = 5\n", 'which has none like it; there is "idle_seconds" in another section, [limits]'),
     ("[limits]\nidle_secs = 10y\n", 'the nearest is "idle_seconds"'),
     ("[limits]\n[servr]\n", "conf:2: unknown section [servr]; the nearest is [server]\n"),
+    ("[limits]\n" + "x" * 100 + " = 1\n", 'in section [limits]; --print-config shows them all'),
     ("[brokers]\n# nothing\n", "conf:1: unknown section [brokers]; "),
     ("[store]\nmax_bytes = 10GB\n", "max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, "),
     ("[store]\ndata_dir = \"/a\"\n", "conf:2: data_dir: write the value without quotation marks\n"),
@@ -522,6 +523,15 @@ def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
                 return late.get("/healthz").status == 200
             return False
         assert eventually(room)
+
+
+def test_a_start_without_descriptors_says_what_cannot_be_made_and_what_to_raise():
+    """Six: the standard three, the signals', the listener's, epoll's; none for the loop's mailbox."""
+    ended = subprocess.run([LATERD, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)),
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "laterd: cannot make the event loop: Too many open files; raise the limit of open files" in ended.stderr
 
 
 def cpu_ticks(pid):

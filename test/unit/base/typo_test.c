@@ -31,7 +31,8 @@ static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
 static const char *meant(const char *word)
 {
     static const char *const known[] = {"key", "key_rate", "concurrency", "key_concurrency", "tag"};
-    struct typo typo = {.word = word};
+    struct typo typo;
+    typo_begin(&typo, word, strlen(word));
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         typo_add(&typo, known[i]);
     return typo.meant;
@@ -40,18 +41,26 @@ static const char *meant(const char *word)
 static void the_nearest_word_is_meant_and_of_equally_near_ones_the_first(void **state)
 {
     static const char *const words[] = {"ttr_seconds", "ttl_seconds"};
-    struct typo typo = {.word = "ttl_second"};
+    struct typo typo;
     (void)state;
+    typo_begin(&typo, "ttl_second=5", strlen("ttl_second"));
     assert_string_equal(meant("kez_rate"), "key_rate");
     assert_string_equal(meant("kay"), "key");
     assert_null(meant("nothing"));
     for (size_t i = 0; i < 2; i++)
         typo_add(&typo, words[i]); /* both are near, the second one is nearer */
     assert_string_equal(typo.meant, "ttl_seconds");
-    typo = (struct typo){.word = "tam"};
+    typo_begin(&typo, "tam", 3);
     typo_add(&typo, "tag");
     typo_add(&typo, "tar");
     assert_string_equal(typo.meant, "tag");
+    char longer[TYPO_WORD_MAX + 1] = "";
+    memset(longer, 'a', TYPO_WORD_MAX);
+    assert_null(meant(longer));
+    typo_begin(&typo, longer, TYPO_WORD_MAX);
+    typo_add(&typo, "a"); /* near an empty word */
+    typo_add(&typo, longer);
+    assert_null(typo.meant);
 }
 
 int main(void)

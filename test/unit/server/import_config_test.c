@@ -70,7 +70,7 @@ static void values_are_read_as_the_go_server_reads_them(void **state)
     expect_in("queue_block_timeout = 30;x\n", "\nblock_timeout = 30s\n");
     expect_in("queue_block_timeout = 30\nqueue_block_timeout = 31\n", "\nblock_timeout = 31s\n");
     expect_in("queue_block_timeout = soon\n",
-              "# queue_block_timeout is no number: its default, 178");
+              "# queue_block_timeout is not a number: the Go server used its default, 178");
     expect_in("queue_block_timeout = 0\n", "\nblock_timeout = 86400s\n");
     expect_in("[any]\nqueue_block_timeout = 5\n", "\nblock_timeout = 178s\n");
     expect_in("bucket = 5\n", "\n# The Go server does not look at: bucket\n");

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "beanstalk_peer.h"
+#include "engine/embedded/embedded.h"
 #include "port/restore.h"
 #include "server/server.h"
 #include "wire.h"
@@ -429,6 +430,44 @@ static void v1_restores_with_counts(void **state)
     expect_answer("\"status\":503,\"code\":\"journal_down\"");
 }
 
+/* An engine that answers a push when the test says, as one in Redis does. */
+static struct {
+    const struct engine_verbs *real;
+    struct engine_verbs verbs;
+    struct ticket *held; /* of the push */
+} late;
+
+static enum submitted late_submit(struct engine *engine, const struct cmd *cmd,
+                                  struct ticket *ticket)
+{
+    if (cmd->kind != CMD_PUSH)
+        return late.real->submit(engine, cmd, ticket);
+    late.held = ticket;
+    return SUBMIT_PENDING;
+}
+
+static void a_count_of_rows_never_goes_down(void **state)
+{
+    (void)state;
+    struct engine *engine = embedded_engine(world_embedded(world));
+    const struct restore_counts *counts = &world_server(world)->restored;
+    late.real = engine->verbs;
+    late.verbs = *engine->verbs;
+    late.verbs.submit = late_submit;
+    engine->verbs = &late.verbs;
+    add_row("a", soon(), RESTORE_LIVES);
+    ask(peer, "/reStore");
+    show(1);
+    uint64_t shown = counts->all.rows; /* /metrics has it as a counter */
+    late.held->answered(late.held, &(struct reply){.err = ERR_NOT_FOUND, .kind = CMD_PUSH});
+    pass(world, 1);
+    settle(world);
+    expect_answer("恢复 0 行数据");
+    assert_true(counts->all.rows >= shown);
+    assert_int_equal(counts->all.rows, 0);
+    engine->verbs = late.real;
+}
+
 /* ---- deletes ---- */
 
 static void a_delete_of_a_finished_job_is_an_error(void **state)
@@ -593,6 +632,7 @@ int main(void)
         TEST(a_journal_that_is_away_or_goes_away_is_said),
         TEST(a_server_that_takes_no_pushes_ends_the_restore),
         TEST(v1_restores_with_counts),
+        TEST(a_count_of_rows_never_goes_down),
         TEST(a_delete_of_a_finished_job_is_an_error),
         TEST(a_delete_of_a_live_job_asks_no_journal),
         TEST(who_leaves_ends_the_question),

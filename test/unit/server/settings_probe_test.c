@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
-#include "server/settings_probe.h"
+#include "server/http/settings_probe.h"
 
 static struct config config;
 static struct call call;

@@ -3,8 +3,8 @@
  * after another, each of a limited size; the next one follows in the turn after an answer. The
  * request is answered when nothing is left to do. It stops if its client leaves.
  */
-#ifndef LATERD_SERVER_CLEARING_H
-#define LATERD_SERVER_CLEARING_H
+#ifndef LATERD_SERVER_HTTP_CLEARING_H
+#define LATERD_SERVER_HTTP_CLEARING_H
 
 #include "server/http/request.h"
 

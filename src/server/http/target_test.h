@@ -2,8 +2,8 @@
  * POST /v1/topics/{t}/test: one delivery to the topic's target now, without a job; its result is
  * the answer. If the client leaves, the delivery goes on and its result is dropped.
  */
-#ifndef LATERD_SERVER_TARGET_TEST_H
-#define LATERD_SERVER_TARGET_TEST_H
+#ifndef LATERD_SERVER_HTTP_TARGET_TEST_H
+#define LATERD_SERVER_HTTP_TARGET_TEST_H
 
 #include "server/http/request.h"
 

@@ -4,8 +4,8 @@
  * client leaves. Also looks up single jobs in the journal: to restore one, and to answer a delete
  * whose job had finished.
  */
-#ifndef LATERD_SERVER_RESTORE_H
-#define LATERD_SERVER_RESTORE_H
+#ifndef LATERD_SERVER_HTTP_RESTORE_H
+#define LATERD_SERVER_HTTP_RESTORE_H
 
 #include "server/http/request.h"
 

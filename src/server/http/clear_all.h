@@ -4,8 +4,8 @@
  * answer. The request is answered when every topic was visited once; jobs that are pushed meanwhile
  * may stay. It stops if its client leaves.
  */
-#ifndef LATERD_SERVER_CLEAR_ALL_H
-#define LATERD_SERVER_CLEAR_ALL_H
+#ifndef LATERD_SERVER_HTTP_CLEAR_ALL_H
+#define LATERD_SERVER_HTTP_CLEAR_ALL_H
 
 #include "server/http/request.h"
 

@@ -4,8 +4,8 @@
  * answer. The request is answered when `max` jobs were kicked or the list has ended. It stops if
  * its client leaves; jobs kicked so far stay so.
  */
-#ifndef LATERD_SERVER_REPLAY_H
-#define LATERD_SERVER_REPLAY_H
+#ifndef LATERD_SERVER_HTTP_REPLAY_H
+#define LATERD_SERVER_HTTP_REPLAY_H
 
 #include "server/http/request.h"
 

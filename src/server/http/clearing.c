@@ -5,7 +5,7 @@
  * An answered() callback must not submit commands: it adds the clearing to server::clearings, and
  * clearings_step() continues it.
  */
-#include "server/clearing.h"
+#include "server/http/clearing.h"
 
 #include "base/check.h"
 #include "base/mem.h"

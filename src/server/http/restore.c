@@ -6,7 +6,7 @@
  * A push that fails because of its row is counted, and the first ten are logged; one that fails
  * because the server takes no more jobs ends the restore, which can be begun again.
  */
-#include "server/restore.h"
+#include "server/http/restore.h"
 
 #include <stdio.h>
 
@@ -23,11 +23,6 @@ enum {
     PROGRESS_US = 10 * 1000 * 1000,
 };
 
-/* Counts as they were added to those of the server. */
-struct restore_published {
-    uint64_t rows, created, kept, refused;
-};
-
 struct restoring {
     struct restore_reader reader;
     struct list place; // server::restores, always
@@ -38,12 +33,11 @@ struct restoring {
     bool lookup;  /* only looks up whether the job has finished; pushes nothing */
     bool arrived; /* the reader may have something */
     bool failed;  /* no further row is pushed */
-    uint64_t rows, created, kept, refused;
-    struct restore_published published;
-    uint32_t waiting; /* pushes that are not answered */
+    struct restore_tally tally;
+    struct restore_tally published; /* as it was added to the server's sums */
+    uint32_t waiting;               /* pushes that are not answered */
     int64_t begun_us, logged_us;
     enum restore_end end; /* of the row that a lookup found */
-    enum err err;         /* why it failed */
     char why[256];
     struct list pushes; // restore_push::place
     size_t id_len;
@@ -57,8 +51,6 @@ struct restore_push {
     struct restore_cost cost;
     char id[]; /* of the job, for the log */
 };
-
-static const struct principal ourselves = {.protocol = PROTOCOL_KINDS};
 
 /* ---- the end ---- */
 
@@ -111,17 +103,17 @@ static void answer(struct restoring *restoring)
         answer_lookup(restoring);
     } else if (restoring->failed) {
         refuse(request, 503, "restore_failed", bytes_str(restoring->why));
-    } else if (restoring->single && restoring->rows == 0) {
+    } else if (restoring->single && restoring->tally.rows == 0) {
         refuse(request, 404, "not_found",
                request->format.dialect == DIALECT_SDMQ
                    ? BYTES("Job不存在!")
                    : BYTES("the journal has no job with this id"));
     } else {
         struct api_restored restored = {.took_us = server->loop->now_us - restoring->begun_us,
-                                        .rows = restoring->rows,
-                                        .created = restoring->created,
-                                        .kept = restoring->kept,
-                                        .refused = restoring->refused,
+                                        .rows = restoring->tally.rows,
+                                        .created = restoring->tally.created,
+                                        .kept = restoring->tally.kept,
+                                        .refused = restoring->tally.refused,
                                         .single = restoring->single};
         struct pipeline_text text = request_begin(request);
         api_restored(&request->format, &restored, server_date(server), text.out);
@@ -134,20 +126,15 @@ static void publish(struct restoring *restoring)
 {
     struct restore_counts *counts = &restoring->server->restored;
     const struct restore_verbs *verbs = restoring->server->options.restore->verbs;
-    counts->all_rows += restoring->rows - restoring->published.rows;
-    counts->all_created += restoring->created - restoring->published.created;
-    counts->all_kept += restoring->kept - restoring->published.kept;
-    counts->all_refused += restoring->refused - restoring->published.refused;
-    restoring->published = (struct restore_published){.rows = restoring->rows,
-                                                      .created = restoring->created,
-                                                      .kept = restoring->kept,
-                                                      .refused = restoring->refused};
+    const struct restore_tally *now = &restoring->tally, *before = &restoring->published;
+    counts->all.rows += now->rows - before->rows;
+    counts->all.created += now->created - before->created;
+    counts->all.kept += now->kept - before->kept;
+    counts->all.refused += now->refused - before->refused;
+    restoring->published = *now;
     if (restoring->single || restoring->lookup)
         return;
-    counts->rows = restoring->rows;
-    counts->created = restoring->created;
-    counts->kept = restoring->kept;
-    counts->refused = restoring->refused;
+    counts->last = *now;
     counts->failed = restoring->failed;
     if (!counts->of && restoring->run && verbs->expected)
         counts->of = verbs->expected(restoring->run);
@@ -160,12 +147,14 @@ static void log_counts(const struct restoring *restoring, const char *event)
     char of[32] = "", facts[200];
     if (!restoring->single && counts->of)
         (void)snprintf(of, sizeof(of), " of=%llu", (unsigned long long)counts->of);
-    (void)snprintf(facts, sizeof(facts), "rows=%llu created=%llu kept=%llu refused=%llu%s ms=%lld",
-                   (unsigned long long)restoring->rows, (unsigned long long)restoring->created,
-                   (unsigned long long)restoring->kept, (unsigned long long)restoring->refused, of,
-                   (long long)(took_us / 1000)); /* it fits */
+    (void)snprintf(
+        facts, sizeof(facts), "rows=%llu created=%llu kept=%llu refused=%llu%s ms=%lld",
+        (unsigned long long)restoring->tally.rows, (unsigned long long)restoring->tally.created,
+        (unsigned long long)restoring->tally.kept, (unsigned long long)restoring->tally.refused, of,
+        (long long)(took_us / 1000)); /* it fits */
     if (restoring->failed)
-        log_event(LOG_ERROR, event, "%s why=\"%s\"", facts, restoring->why);
+        log_event(LOG_ERROR, event, "%s why=\"%s\" hint=\"%s\"", facts, restoring->why,
+                  "what was pushed stays: correct the reason and begin the restore again");
     else
         log_event(LOG_INFO, event, "%s", facts);
 }
@@ -190,12 +179,11 @@ static void finish(struct restoring *restoring)
     restoring_free(restoring);
 }
 
-static void fail(struct restoring *restoring, enum err err, const char *why)
+static void fail(struct restoring *restoring, const char *why)
 {
     if (restoring->failed)
         return;
     restoring->failed = true;
-    restoring->err = err;
     size_t len = strnlen(why, sizeof(restoring->why) - 1);
     memcpy(restoring->why, why, len);
     restoring->why[len] = '\0';
@@ -219,16 +207,19 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     restoring->server->turn_again = true; /* the next rows, or the end */
     if (push->cost.bytes && restoring->run && (reply->err || reply->kept))
         restoring->server->options.restore->verbs->push_skipped(restoring->run, &push->cost);
+    if (reply->err == ERR_NOT_FOUND) { /* its job has ended meanwhile: no row of this restore */
+        mem_free(push);
+        return;
+    }
+    restoring->tally.rows++; /* now: a count that was shown never goes down */
     if (reply->err == OK) {
-        restoring->kept += reply->kept;
-        restoring->created += !reply->kept;
-    } else if (reply->err == ERR_NOT_FOUND) {
-        restoring->rows--; /* its job has ended meanwhile: not counted */
+        restoring->tally.kept += reply->kept;
+        restoring->tally.created += !reply->kept;
     } else if (reply->err == ERR_STALE_LEASE) {
-        fail(restoring, reply->err, "the queue does not know of it any more: begin again");
+        fail(restoring, "the queue no longer knows this restore: begin it again");
     } else if (is_for_all(reply->err)) {
-        fail(restoring, reply->err, err_text(reply->err));
-    } else if (restoring->refused++ < NAMED_MAX) {
+        fail(restoring, err_text(reply->err));
+    } else if (restoring->tally.refused++ < NAMED_MAX) {
         log_event(LOG_WARN, "restore_refused", "id=\"%s\" error=%s why=\"%s\"", push->id,
                   err_name(reply->err), reply->why ? reply->why : err_text(reply->err));
     }
@@ -263,7 +254,7 @@ static void push_row(struct restoring *restoring, const struct restore_row *row)
     push->id[id.len] = '\0';
     list_add_tail(&restoring->pushes, &push->place);
     restoring->waiting++;
-    (void)server_submit(restoring->server, &ourselves, &cmd, &push->ticket);
+    (void)server_submit(restoring->server, &principal_server, &cmd, &push->ticket);
 }
 
 /* ---- rows ---- */
@@ -277,11 +268,12 @@ static void arrived(struct restore_reader *reader)
 
 static void take_row(struct restoring *restoring, struct restore_row *row)
 {
-    restoring->rows++;
     restoring->end = row->end;
-    restoring->kept += row->lives;
+    restoring->tally.kept += row->lives;
     if (!restoring->lookup && !restoring->failed && !row->lives)
         push_row(restoring, row);
+    else
+        restoring->tally.rows++;
     restoring->server->options.restore->verbs->settle(restoring->run, row);
 }
 
@@ -322,7 +314,7 @@ static bool step(struct restoring *restoring)
     if (restoring->waiting || !(verbs->ended(restoring->run, &err, &why) || restoring->failed))
         return false;
     if (err)
-        fail(restoring, err, why);
+        fail(restoring, why);
     finish(restoring);
     return false;
 }
@@ -452,11 +444,8 @@ void restore_begin(struct request *request, const struct api_restore *query)
     enum err err = begin_query(restoring, query->skip_overdue, &why);
     if (!err && query->id.len == 0) {
         struct restore_counts *counts = &server->restored;
-        counts->of = counts->rows = counts->created = counts->kept = counts->refused = 0;
-        counts->runs = true;
-        counts->failed = false;
-        counts->begun_us = server->loop->now_us;
-        counts->ended_us = 0;
+        *counts = (struct restore_counts){
+            .runs = true, .begun_us = server->loop->now_us, .all = counts->all};
     }
     if (err == ERR_NOT_LEADER)
         refuse(request, 409, "journal_elsewhere", bytes_str(why));

@@ -4,8 +4,8 @@
  * that push.allow does not list, instead of failed deliveries later. Settings that are stored
  * already, and those from other daemons, are not checked.
  */
-#ifndef LATERD_SERVER_SETTINGS_PROBE_H
-#define LATERD_SERVER_SETTINGS_PROBE_H
+#ifndef LATERD_SERVER_HTTP_SETTINGS_PROBE_H
+#define LATERD_SERVER_HTTP_SETTINGS_PROBE_H
 
 #include "port/reference_probe.h"
 #include "proto/api/api.h"

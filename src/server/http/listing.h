@@ -4,8 +4,8 @@
  * its jobs, in slices. A job that has gone meanwhile is left out; one that has changed is shown in
  * its present state.
  */
-#ifndef LATERD_SERVER_LISTING_H
-#define LATERD_SERVER_LISTING_H
+#ifndef LATERD_SERVER_HTTP_LISTING_H
+#define LATERD_SERVER_HTTP_LISTING_H
 
 #include "server/http/request.h"
 

@@ -1,8 +1,8 @@
-#include "server/batch.h"
+#include "server/http/batch.h"
 
 #include "base/mem.h"
 #include "proto/api/api_parts.h"
-#include "server/encode.h"
+#include "server/http/encode.h"
 
 enum {
     HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */

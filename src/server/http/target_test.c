@@ -1,4 +1,4 @@
-#include "server/target_test.h"
+#include "server/http/target_test.h"
 
 #include <stdio.h>
 
@@ -21,16 +21,11 @@ void target_test_free(struct target_test *test)
 
 static void done(struct pump_test *pump_test, const struct outcome *outcome)
 {
-    static const char *const words[OUTCOME_KINDS] = {
-        [OUTCOME_DELIVERED] = "delivered", [OUTCOME_FAILED] = "failed",
-        [OUTCOME_REFUSED] = "refused",     [OUTCOME_GONE] = "gone",
-        [OUTCOME_UNSENT] = "unsent",
-    };
     struct target_test *test = LIST_ENTRY(pump_test, struct target_test, test);
     struct request *request = test->request;
     struct server *server = http_server(request->http);
     struct api_test_result result = {
-        .outcome = words[outcome->kind],
+        .outcome = outcome_name(outcome->kind),
         .code = outcome->code,
         .note = {.reason = outcome->reason,
                  .address = outcome->address,

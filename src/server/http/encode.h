@@ -2,8 +2,8 @@
  * Writes replies with large bodies as HTTP and JSON on the worker's thread (a megabyte with escapes
  * takes milliseconds). Meanwhile the request stays pending in its session.
  */
-#ifndef LATERD_SERVER_ENCODE_H
-#define LATERD_SERVER_ENCODE_H
+#ifndef LATERD_SERVER_HTTP_ENCODE_H
+#define LATERD_SERVER_HTTP_ENCODE_H
 
 #include "server/http/request.h"
 

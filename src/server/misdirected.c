@@ -1,4 +1,4 @@
-#include "server/http/misdirected.h"
+#include "server/misdirected.h"
 
 #include "base/log.h"
 #include "server/server.h"

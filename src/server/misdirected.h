@@ -2,8 +2,8 @@
  * Requests that were not meant for the port they came to, or not for this server at all: each is
  * counted, and logged at most once in ten seconds for each kind.
  */
-#ifndef LATERD_SERVER_HTTP_MISDIRECTED_H
-#define LATERD_SERVER_HTTP_MISDIRECTED_H
+#ifndef LATERD_SERVER_MISDIRECTED_H
+#define LATERD_SERVER_MISDIRECTED_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * decoded and submitted in slices, limited by the session's share of the turn and by a maximum of
  * unanswered commands. Nothing behind it is read until all its commands are submitted.
  */
-#ifndef LATERD_SERVER_BATCH_H
-#define LATERD_SERVER_BATCH_H
+#ifndef LATERD_SERVER_HTTP_BATCH_H
+#define LATERD_SERVER_HTTP_BATCH_H
 
 #include "server/http/request.h"
 

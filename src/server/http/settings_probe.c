@@ -1,4 +1,4 @@
-#include "server/settings_probe.h"
+#include "server/http/settings_probe.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * next step is made from there. A page is listed, the numbers of matching jobs are noted, and then
  * these are kicked.
  */
-#include "server/replay.h"
+#include "server/http/replay.h"
 
 #include "base/check.h"
 #include "base/mem.h"

@@ -1,8 +1,8 @@
-#include "server/decode.h"
+#include "server/http/decode.h"
 
 #include "base/mem.h"
+#include "server/http/settings_probe.h"
 #include "server/offload.h"
-#include "server/settings_probe.h"
 
 enum {
     LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */

@@ -2,7 +2,7 @@
  * Owns the names of one page of topics. The states of a topic are cleared in the order in which
  * jobs go through them, as in clearing.c. A topic that was removed meanwhile is skipped.
  */
-#include "server/clear_all.h"
+#include "server/http/clear_all.h"
 
 #include "base/log.h"
 #include "base/mem.h"

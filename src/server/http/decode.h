@@ -4,8 +4,8 @@
  * because references in them are checked (settings_probe.h), which may wait for a disk. Meanwhile
  * the request is pending in its session, and nothing behind it is read.
  */
-#ifndef LATERD_SERVER_DECODE_H
-#define LATERD_SERVER_DECODE_H
+#ifndef LATERD_SERVER_HTTP_DECODE_H
+#define LATERD_SERVER_HTTP_DECODE_H
 
 #include "server/http/request.h"
 

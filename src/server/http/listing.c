@@ -6,10 +6,10 @@
  * An answered() callback must not submit commands: it adds the listing to server::listings, and
  * listings_step() submits the next GETs.
  */
-#include "server/listing.h"
+#include "server/http/listing.h"
 
 #include "base/mem.h"
-#include "server/encode.h"
+#include "server/http/encode.h"
 
 enum {
     UNANSWERED_MAX = 64,
@@ -131,23 +131,32 @@ static void got(struct ticket *ticket, const struct reply *reply)
     queue_next_step(listing);
 }
 
-/* One slice. True: the budget is spent. May end the listing. */
-static bool ask(struct listing *listing)
+static void submit_next(struct listing *listing)
 {
     struct session *session = &listing->request->http->pipeline.session;
-    struct server *server = session->server;
+    struct listing_item *item = &listing->items[listing->next++];
+    struct cmd cmd = {.kind = CMD_GET, .job.ref = item->ref};
+    item->unanswered = true;
+    listing->unanswered++;
+    budget_spend(&session->server->budget, GET_NS);
+    (void)server_submit(session->server, &session->principal, &cmd, &item->ticket);
+}
+
+/* One slice. True: the budget is spent, and it must continue in the next turn. May end the
+   listing. */
+static bool step(struct list *item)
+{
+    struct listing *listing = LIST_ENTRY(item, struct listing, place);
+    const struct server *server = http_server(listing->request->http);
     for (unsigned steps = 0; listing->next < listing->count && listing->unanswered < UNANSWERED_MAX;
          steps++) {
-        if (steps > 0 && budget_spent(&server->budget))
+        if (steps > 0 && budget_spent(&server->budget)) {
+            list_remove(&listing->place); /* as below; server_step_each() puts it back */
             return true;
-        budget_spend(&server->budget, GET_NS);
-        struct listing_item *item = &listing->items[listing->next++];
-        struct cmd cmd = {.kind = CMD_GET, .job.ref = item->ref};
-        item->unanswered = true;
-        listing->unanswered++;
-        (void)server_submit(server, &session->principal, &cmd, &item->ticket);
+        }
+        submit_next(listing);
     }
-    list_remove(&listing->place); /* got() has put it there again, if something has come */
+    list_remove(&listing->place); /* a GET that was answered at once may have put it there */
     count_memory(listing);
     if (listing->next == listing->count && listing->unanswered == 0)
         finish(listing);
@@ -156,15 +165,7 @@ static bool ask(struct listing *listing)
 
 bool listings_step(struct server *server)
 {
-    struct list *last = server->listings.prev; /* items that a step adds wait for the next turn */
-    bool left = !list_empty(&server->listings);
-    while (left) {
-        struct list *first = server->listings.next;
-        left = first != last;
-        if (ask(LIST_ENTRY(first, struct listing, place)))
-            return true;
-    }
-    return false;
+    return server_step_each(server, &server->listings, step);
 }
 
 /* ---- the list ---- */

@@ -1,4 +1,4 @@
-#include "server/encode.h"
+#include "server/http/encode.h"
 
 #include "base/mem.h"
 #include "server/offload.h"
