@@ -260,6 +260,17 @@ static void details_say_what_would_be_right(void **state)
         {"{\"if_exists\":\"skip\"}", "this is not one of reject, replace, keep"},
         {"{\"durability\":\"\"}", "this is not one of default, sync, interval, os"},
         {"{\"id\":\"\"}", "the id is empty"},
+        {"{delay:5}", "an object's member needs a name in quotes, at byte 2"},
+        {" {\"delay\":'5s'}", "this is not a JSON value, at byte 11"},
+        {"{\"id\":\"a\"\n\"body\":1}", "a comma or } is missing in an object, at byte 11"},
+        {"{\"body\":[1,{\"a\":tru}]}", "this is not a JSON value, at byte 17"},
+        {"{\"id\":\"a\xff\"}", "a string is not valid UTF-8, at byte 7"},
+        {"{\"delay\":5", "a comma or } is missing in an object, at byte 11"},
+        {"{} x", "something follows the JSON value, at byte 4"},
+        {"[{},{\"id\"}]", "a colon is missing after a member's name, at byte 10"},
+        {"{\"body\":[[[[[[[[1]]]]]]]]}",
+         "the JSON is nested deeper than limits.json_depth, which is 8"},
+        {"5", "an object is expected here"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = push(cases[i].body);
