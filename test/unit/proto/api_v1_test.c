@@ -331,6 +331,23 @@ static void media_types_are_looked_at(void **state)
     }
 }
 
+static void a_body_that_is_compressed_is_refused(void **state)
+{
+    (void)state;
+    struct ask asked = {.method = HTTP_M_POST, .target = "/v1/topics/t/jobs", .coded = true};
+    asked.body = "\x1f\x8b\x08";
+    struct call call = ask(DIALECT_NONE, asked);
+    assert_int_equal(call.kind, CALL_PROBLEM);
+    assert_int_equal(call.problem.status, 415);
+    assert_non_null(strstr(call.problem.detail, "Content-Encoding"));
+    asked.type =
+        "application/x-ndjson"; /* else each line would fail, in an answer with status 200 */
+    assert_int_equal(ask(DIALECT_NONE, asked).problem.status, 415);
+    asked.target = "/v1/topics/t/resume";
+    asked.type = asked.body = NULL;
+    assert_int_equal(ask(DIALECT_NONE, asked).kind, CALL_CMD);
+}
+
 static void jobs_are_named_in_the_path(void **state)
 {
     (void)state;
@@ -784,6 +801,7 @@ int main(void)
         cmocka_unit_test(a_wrong_state_is_told_with_what_would_do),
         cmocka_unit_test(what_was_created_has_a_location),
         cmocka_unit_test(media_types_are_looked_at),
+        cmocka_unit_test(a_body_that_is_compressed_is_refused),
         cmocka_unit_test(jobs_are_named_in_the_path),
         cmocka_unit_test(reserve_takes_topics_wait_and_max),
         cmocka_unit_test(what_is_due_is_asked_for_by_durations),
