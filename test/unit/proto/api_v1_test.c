@@ -271,6 +271,7 @@ static void details_say_what_would_be_right(void **state)
         {"{\"body\":[[[[[[[[1]]]]]]]]}",
          "the JSON is nested deeper than limits.json_depth, which is 8"},
         {"5", "an object is expected here"},
+        {"{\"bizKey\":\"a\"}", "there is no field of that name here; did you mean biz_key?"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = push(cases[i].body);
