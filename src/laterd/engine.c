@@ -24,6 +24,11 @@ enum err engine_check(const struct config *config)
     return config->engine == ENGINE_REDIS ? engine_redis_check(config) : OK;
 }
 
+enum err engine_check_files(const struct config *config)
+{
+    return config->engine == ENGINE_REDIS ? engine_redis_check_files(config) : OK;
+}
+
 int engine_refuse_binlog(const struct command_line *line)
 {
     char name[64];

@@ -234,6 +234,17 @@ def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
     assert run("-c", path, "--check-config").stderr == ""
 
 
+def test_files_of_a_redis_that_cannot_be_read_are_named_without_a_start(tmp_path):
+    path = tmp_path / "c"
+    path.write_text("[engine]\nengine = redis\n[redis]\nurl = rediss://127.0.0.1:1\ntls_ca = /nowhere\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 1  # it may be there at the next start
+    assert ended.stderr == f"laterd: {path}:5: redis.tls_ca = /nowhere: No such file or directory\n"
+    path.write_text("[engine]\nengine = redis\n[redis]\nurl = rediss://127.0.0.1:1\ntls_certificate = /dev/null\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 1 and f"{path}:5: redis.tls_certificate = /dev/null: " in ended.stderr
+
+
 def test_a_directory_that_a_redis_leaves_unused_is_warned_of(tmp_path):
     path = tmp_path / "c"
     path.write_text("[engine]\nengine = redis\n[store]\ndata_dir = /x\n")
