@@ -260,18 +260,6 @@ static void details_say_what_would_be_right(void **state)
         {"{\"if_exists\":\"skip\"}", "this is not one of reject, replace, keep"},
         {"{\"durability\":\"\"}", "this is not one of default, sync, interval, os"},
         {"{\"id\":\"\"}", "the id is empty"},
-        {"{delay:5}", "an object's member needs a name in quotes, at byte 2"},
-        {" {\"delay\":'5s'}", "this is not a JSON value, at byte 11"},
-        {"{\"id\":\"a\"\n\"body\":1}", "a comma or } is missing in an object, at byte 11"},
-        {"{\"body\":[1,{\"a\":tru}]}", "this is not a JSON value, at byte 17"},
-        {"{\"id\":\"a\xff\"}", "a string is not valid UTF-8, at byte 7"},
-        {"{\"delay\":5", "a comma or } is missing in an object, at byte 11"},
-        {"{} x", "something follows the JSON value, at byte 4"},
-        {"[{},{\"id\"}]", "a colon is missing after a member's name, at byte 10"},
-        {"{\"body\":[[[[[[[[1]]]]]]]]}",
-         "the JSON is nested deeper than limits.json_depth, which is 8"},
-        {"5", "an object is expected here"},
-        {"{\"bizKey\":\"a\"}", "there is no field of that name here; did you mean biz_key?"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = push(cases[i].body);
@@ -330,23 +318,6 @@ static void media_types_are_looked_at(void **state)
                                                           .body = "{}"});
         assert_int_equal(call.kind == CALL_PROBLEM ? call.problem.status : 0, cases[i].status);
     }
-}
-
-static void a_body_that_is_compressed_is_refused(void **state)
-{
-    (void)state;
-    struct ask asked = {.method = HTTP_M_POST, .target = "/v1/topics/t/jobs", .coded = true};
-    asked.body = "\x1f\x8b\x08";
-    struct call call = ask(DIALECT_NONE, asked);
-    assert_int_equal(call.kind, CALL_PROBLEM);
-    assert_int_equal(call.problem.status, 415);
-    assert_non_null(strstr(call.problem.detail, "Content-Encoding"));
-    asked.type =
-        "application/x-ndjson"; /* else each line would fail, in an answer with status 200 */
-    assert_int_equal(ask(DIALECT_NONE, asked).problem.status, 415);
-    asked.target = "/v1/topics/t/resume";
-    asked.type = asked.body = NULL;
-    assert_int_equal(ask(DIALECT_NONE, asked).kind, CALL_CMD);
 }
 
 static void jobs_are_named_in_the_path(void **state)
@@ -802,7 +773,6 @@ int main(void)
         cmocka_unit_test(a_wrong_state_is_told_with_what_would_do),
         cmocka_unit_test(what_was_created_has_a_location),
         cmocka_unit_test(media_types_are_looked_at),
-        cmocka_unit_test(a_body_that_is_compressed_is_refused),
         cmocka_unit_test(jobs_are_named_in_the_path),
         cmocka_unit_test(reserve_takes_topics_wait_and_max),
         cmocka_unit_test(what_is_due_is_asked_for_by_durations),

@@ -298,27 +298,6 @@ static void what_is_wrong_is_refused_with_its_path(void **state)
     }
 }
 
-static void text_that_is_not_json_is_refused_with_the_place(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *detail;
-    } cases[] = {
-        {"{} x", "something follows the JSON value, at byte 4"},
-        {"{\"retry\":[\"1m\" \"2m\"]}", "a comma or ] is missing in an array, at byte 16"},
-        {"[]", "an object is expected here"},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct topic_settings settings;
-        struct settings_problem problem;
-        assert_int_equal(
-            topic_settings_read(bytes_str(cases[i].text), &scratch, &settings, &problem),
-            ERR_INVALID);
-        assert_string_equal(problem.code, "bad_json");
-        assert_string_equal(problem.detail, cases[i].detail);
-    }
-}
-
 static void an_unknown_field_is_answered_with_those_that_there_are(void **state)
 {
     (void)state;
@@ -797,7 +776,6 @@ int main(void)
         cmocka_unit_test(attempts_cut_or_lengthen_a_schedule),
         cmocka_unit_test(schedules_of_the_configuration_are_words),
         cmocka_unit_test(what_is_wrong_is_refused_with_its_path),
-        cmocka_unit_test(text_that_is_not_json_is_refused_with_the_place),
         cmocka_unit_test(an_unknown_field_is_answered_with_those_that_there_are),
         cmocka_unit_test(a_schedule_of_more_than_64_steps_is_refused_by_its_step),
         cmocka_unit_test(a_secret_in_the_place_of_a_reference_is_not_repeated),
