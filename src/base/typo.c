@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+static bool same(char a, char b)
+{
+    char letter = (char)(a | 0x20);
+    return a == b || (letter == (b | 0x20) && letter >= 'a' && letter <= 'z');
+}
+
 unsigned typo_distance(const char *a, const char *b)
 {
     unsigned rows[3][TYPO_WORD_MAX + 1]; /* the last three, in turn */
@@ -15,10 +21,10 @@ unsigned typo_distance(const char *a, const char *b)
         unsigned *row = rows[i % 3];
         row[0] = i;
         for (unsigned j = 1; j <= b_len; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            unsigned best = above[j - 1] + !same(a[i - 1], b[j - 1]);
             best = above[j] + 1 < best ? above[j] + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
                 before[j - 2] + 1 < best)
                 best = before[j - 2] + 1;
             row[j] = best;

@@ -10,7 +10,8 @@ enum { TYPO_WORD_MAX = 32 };
 
 /*
  * How many letters have to be changed, added, taken away or exchanged with their neighbour to make
- * `b` of `a` (Damerau-Levenshtein, optimal string alignment). TYPO_WORD_MAX for longer words.
+ * `b` of `a` (Damerau-Levenshtein, optimal string alignment), where A is as good as a: ifExists is
+ * one letter from if_exists. TYPO_WORD_MAX for longer words.
  */
 unsigned typo_distance(const char *a, const char *b);
 /* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */

@@ -24,6 +24,11 @@ enum err engine_check(const struct config *config)
     return config->engine == ENGINE_REDIS ? engine_redis_check(config) : OK;
 }
 
+enum err engine_check_files(const struct config *config)
+{
+    return config->engine == ENGINE_REDIS ? engine_redis_check_files(config) : OK;
+}
+
 int engine_refuse_binlog(const struct command_line *line)
 {
     char name[64];
@@ -97,7 +102,10 @@ static void warn_if_shared(struct disk *disk, const char *dir)
 static void complain_store(const char *dir, enum err err, const struct store_error *error)
 {
     const char *colon = error->text[0] ? ": " : "";
-    const char *what = err == ERR_UNSUPPORTED ? "this laterd may not open it" : err_text(err);
+    const char *what = err == ERR_UNSUPPORTED ? "this laterd may not open it"
+                       : err == ERR_AGAIN /* the only thing that a disk may have no more of now */
+                           ? "too few file descriptors: raise LimitNOFILE of the unit, or ulimit -n"
+                           : err_text(err);
     if (!error->file[0]) {
         complain("cannot open the store in %s: %s%s%s", dir, what, colon, error->text);
         return;

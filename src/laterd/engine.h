@@ -51,6 +51,10 @@ struct laterd_engine {
 /* Checks the configuration without opening anything; the error is on standard error. */
 enum err engine_check(const struct config *config) MUST_USE;
 
+/* The same of the files that it names (redis.tls_ca and others), of a configuration that has passed
+   engine_check(). ERR_NOT_FOUND: one cannot be read or used. Before there are other threads. */
+enum err engine_check_files(const struct config *config) MUST_USE;
+
 /* Refuses to start with a beanstalkd log in the data directory, whose jobs we would not serve.
    Returns as engine_open(). */
 int engine_refuse_binlog(const struct command_line *line) MUST_USE;
@@ -98,6 +102,7 @@ void engine_close(struct laterd_engine *engine);
 /* Each is as the function of the same name above, for engine = redis. In a build with REDIS=0
    engine_redis_open() refuses, and there is never a `redis`. */
 enum err engine_redis_check(const struct config *config) MUST_USE;
+enum err engine_redis_check_files(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine) MUST_USE;
 int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,

@@ -1,6 +1,7 @@
 /* The Redis engine's part of engine.h. Built with REDIS=0 it refuses that engine. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -13,6 +14,12 @@
 enum err engine_redis_check(const struct config *config)
 {
     (void)config; /* engine_redis_open() refuses */
+    return OK;
+}
+
+enum err engine_redis_check_files(const struct config *config)
+{
+    (void)config;
     return OK;
 }
 
@@ -74,17 +81,6 @@ enum err engine_redis_check(const struct config *config)
     return err;
 }
 
-/* Passwords may come from the environment, where no configuration file shows them. */
-static void take_passwords(struct redis_options *options)
-{
-    const char *password = getenv("LATERD_REDIS_PASSWORD");
-    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
-    if (password && !options->url.password[0])
-        (void)snprintf(options->url.password, sizeof(options->url.password), "%s", password);
-    if (sentinel_password && !options->sentinel_password[0])
-        options->sentinel_password = sentinel_password;
-}
-
 static enum err make_tls(const struct config *config, struct tls **out_tls,
                          struct redis_error *out_error)
 {
@@ -96,6 +92,46 @@ static enum err make_tls(const struct config *config, struct tls **out_tls,
     enum err err = tls_client_new(&options, out_tls, &error);
     (void)snprintf(out_error->text, sizeof(out_error->text), "%s", error.text);
     return err;
+}
+
+/* Of the key that the error begins with. */
+static struct config_place_text place_of_tls(const struct config *config, const char *error)
+{
+    static const char *const keys[] = {"tls_ca", "tls_certificate", "tls_key"};
+    struct config_place place = config_place(config, "redis", "url");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        char begin[40];
+        int len = snprintf(begin, sizeof(begin), "redis.%s =", keys[i]);
+        if (strncmp(error, begin, (size_t)len) == 0)
+            place = config_place(config, "redis", keys[i]);
+    }
+    return config_place_text(place);
+}
+
+enum err engine_redis_check_files(const struct config *config)
+{
+    struct redis_url url;
+    struct redis_error error = {.text = ""};
+    struct tls *tls = NULL;
+    if (redis_url_read(bytes_str(config->redis_url), &url, &error) || !url.tls)
+        return OK; /* what is wrong with the URL engine_redis_check() has said */
+    if (make_tls(config, &tls, &error)) {
+        complain("%s%s", place_of_tls(config, error.text).text, error.text);
+        return ERR_NOT_FOUND;
+    }
+    tls_free(tls);
+    return OK;
+}
+
+/* Passwords may come from the environment, where no configuration file shows them. */
+static void take_passwords(struct redis_options *options)
+{
+    const char *password = getenv("LATERD_REDIS_PASSWORD");
+    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
+    if (password && !options->url.password[0])
+        (void)snprintf(options->url.password, sizeof(options->url.password), "%s", password);
+    if (sentinel_password && !options->sentinel_password[0])
+        options->sentinel_password = sentinel_password;
 }
 
 /* What to open it with. */

@@ -64,6 +64,18 @@ static void complain_taken(const struct command_line *line, const struct protoco
                  protocol->rival, option, option, option);
 }
 
+/* The protocol for which laterd itself listens on the address already; NULL: for none. */
+static const struct protocol *own_protocol(const struct listeners *listeners, const char *address)
+{
+    for (unsigned i = 0; i < listeners->count; i++) {
+        char name[LISTEN_ADDR_MAX];
+        listen_name(listeners->fds[i], name, sizeof(name));
+        if (strcmp(name, address) == 0)
+            return &protocols[listeners->what[i].protocol];
+    }
+    return NULL;
+}
+
 static const char *hint_of(int error, const char *address)
 {
     if (error == EADDRNOTAVAIL)
@@ -91,7 +103,11 @@ static int open_one(const struct command_line *line, const char *address,
                       : err == ERR_NOT_FOUND ? "no host has this name"
                                              : "this is not an address to listen on";
     complain("cannot listen on %s for %s: %s%s", address, protocol->clients, why, hint);
-    if (taken)
+    const struct protocol *own = taken ? own_protocol(listeners, address) : NULL;
+    if (own)
+        complain("laterd itself listens there already, for %s: give one of the two another port",
+                 own->clients);
+    else if (taken)
         complain_taken(line, protocol);
     return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
 }

@@ -105,6 +105,7 @@ void tls_count_memory(void)
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -155,11 +156,13 @@ static const char *last_error(void)
     return reason ? reason : strerror(errno);
 }
 
+/* Of a file that cannot be opened OpenSSL says no more than "system lib". */
 static enum err refuse(const struct tls_options *options, struct tls_error *error, const char *key,
                        const char *file)
 {
+    const char *why = file[0] && access(file, R_OK) ? strerror(errno) : last_error();
     (void)snprintf(error->text, sizeof(error->text), "%.40s%s = %.200s: %.100s", options->keys, key,
-                   file, last_error());
+                   file, why);
     return ERR_IO;
 }
 

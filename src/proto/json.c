@@ -101,6 +101,16 @@ void json_init(struct json *json, struct bytes text, uint32_t depth_max)
 
 static bool wrong(struct json *json, const char *what)
 {
+    if (!json->wrong) {
+        json->wrong = what;
+        json->wrong_at = json->at;
+    }
+    return false;
+}
+
+/* The text is JSON as far as it was read, but not what is wanted. */
+static bool unwanted(struct json *json, const char *what)
+{
     if (!json->wrong)
         json->wrong = what;
     return false;
@@ -109,7 +119,7 @@ static bool wrong(struct json *json, const char *what)
 static bool too_deep(struct json *json)
 {
     json->too_deep = true;
-    return wrong(json, "the JSON is nested deeper than limits.json_depth");
+    return unwanted(json, "the JSON is nested deeper than limits.json_depth");
 }
 
 /* The next character that is not white space, not taken; '\0' at the end (never valid JSON). */
@@ -204,8 +214,10 @@ static bool scan_string(struct json *json, struct json_value *out_value)
     }
     struct bytes text = bytes_of(start, (size_t)(json->at - start));
     json->at++;
-    if (!ascii && !bytes_is_utf8(text))
+    if (!ascii && !bytes_is_utf8(text)) {
+        json->at = start - 1;
         return wrong(json, "a string is not valid UTF-8");
+    }
     *out_value = (struct json_value){.kind = JSON_KIND_STRING, .escaped = escaped, .text = text};
     return true;
 }
@@ -377,8 +389,8 @@ bool json_open(struct json *json, enum json_kind kind)
     if (json->wrong)
         return false;
     if (!take(json, kind == JSON_KIND_OBJECT ? '{' : '['))
-        return wrong(json, kind == JSON_KIND_OBJECT ? "an object is expected here"
-                                                    : "an array is expected here");
+        return unwanted(json, kind == JSON_KIND_OBJECT ? "an object is expected here"
+                                                       : "an array is expected here");
     if (json->depth >= json->depth_max)
         return too_deep(json);
     json->depth++;

@@ -42,6 +42,8 @@ struct json {
     bool fresh;        /* just entered: the next item has no comma before it */
     bool too_deep;     /* the error is that nesting is too deep */
     const char *wrong; /* NULL, or the error, a sentence without a full stop */
+    const char *wrong_at; /* where the text stops to be JSON; NULL: it is JSON, of another kind than
+                             was asked for, or too deep */
 };
 
 /* A reader of `text`, which is borrowed for as long as the reader and its values are used. */

@@ -113,8 +113,9 @@ struct v1_input {
 /* Reads a whole request body; an empty one has no fields. */
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields);
-/* Sets the problem of text that is not JSON. */
-bool v1_refuse_json(const struct v1_input *input, const struct json *json);
+/* Sets the problem of text that is not JSON: with the place, counted from `begin`, the first byte
+   of what the client sent, or of its line. */
+bool v1_refuse_json(const struct v1_input *input, const struct json *json, const char *begin);
 
 bool v1_is_ndjson(struct bytes content_type);
 

@@ -61,12 +61,12 @@ bool v1_begin_array(const struct v1_call *v1, struct bytes array)
     uint32_t count = 0;
     json_init(&json, array, v1->input.limits->json_depth);
     if (!json_open(&json, JSON_KIND_ARRAY))
-        return v1_refuse_json(&v1->input, &json);
+        return v1_refuse_json(&v1->input, &json, array.at);
     struct bytes inside = bytes_of(json.at, (size_t)(json.end - json.at));
     while (json_item(&json, &item))
         count++;
     if (!json_end(&json))
-        return v1_refuse_json(&v1->input, &json);
+        return v1_refuse_json(&v1->input, &json, array.at);
     if (!size_fits(&v1->input, count))
         return false;
     begin(v1, inside, false);

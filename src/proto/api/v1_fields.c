@@ -743,11 +743,13 @@ static bool read_field(const struct v1_input *input, struct bytes name,
     return true;
 }
 
-bool v1_refuse_json(const struct v1_input *input, const struct json *json)
+bool v1_refuse_json(const struct v1_input *input, const struct json *json, const char *begin)
 {
     (void)api_refuse(input->problem, 400, "bad_json", "", json->wrong);
     if (json->too_deep)
         api_problem_addf(input->problem, ", which is %u", input->limits->json_depth);
+    else if (json->wrong_at)
+        api_problem_addf(input->problem, ", at byte %zu", (size_t)(json->wrong_at - begin) + 1);
     return false;
 }
 
@@ -757,13 +759,14 @@ static bool read_object(const struct v1_input *input, struct json *json, uint64_
                         struct v1_fields *fields)
 {
     struct json_value name, value;
+    const char *begin = json->at;
     if (!json_open(json, JSON_KIND_OBJECT))
-        return v1_refuse_json(input, json);
+        return v1_refuse_json(input, json, begin);
     while (json_member(json, &name, &value)) {
         if (!read_field(input, json_text(&name, input->scratch), &value, allowed, fields))
             return false;
     }
-    return !json->wrong || v1_refuse_json(input, json);
+    return !json->wrong || v1_refuse_json(input, json, begin);
 }
 
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
@@ -776,5 +779,5 @@ bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allo
     json_init(&json, body, input->limits->json_depth);
     if (!read_object(input, &json, allowed, out_fields))
         return false;
-    return json_end(&json) || v1_refuse_json(input, &json);
+    return json_end(&json) || v1_refuse_json(input, &json, body.at);
 }

@@ -230,6 +230,10 @@ static void judge_line(struct judge *judge)
             head->request.cross_site |= bytes_eq_nocase(value, BYTES("cross-site"));
         }
         break;
+    case 16:
+        if (bytes_eq_nocase(name, BYTES("content-encoding")))
+            head->request.coded |= value.len && !bytes_eq_nocase(value, BYTES("identity"));
+        break;
     case 17:
         if (bytes_eq_nocase(name, BYTES("transfer-encoding"))) {
             judge->encodings++;

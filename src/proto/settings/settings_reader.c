@@ -50,10 +50,18 @@ bool settings_bad(struct settings_reader *reader, const char *format, ...)
     return false;
 }
 
-static bool refuse_json(struct settings_reader *reader, const struct json *json)
+/* Only in the outermost text, which begins at `begin`, may something be wrong by itself: values in
+   it have been read as a whole. */
+static bool refuse_json(struct settings_reader *reader, const struct json *json, const char *begin)
 {
-    return json->too_deep ? settings_bad(reader, "this is nested too deep")
-                          : refuse(reader, "bad_json", json->wrong);
+    if (json->too_deep)
+        return settings_bad(reader, "this is nested too deep");
+    if (!json->wrong_at)
+        return refuse(reader, "bad_json", json->wrong);
+    (void)settings_bad(reader, "%s, at byte %zu", json->wrong,
+                       (size_t)(json->wrong_at - begin) + 1);
+    reader->problem->code = "bad_json";
+    return false;
 }
 
 /* ---- the path of the present value ---- */
@@ -135,7 +143,7 @@ bool settings_object(struct settings_reader *reader, struct bytes text,
     CHECK(field_count <= SETTINGS_FIELDS_MAX);
     json_init(&json, text, SETTINGS_DEPTH);
     if (!json_open(&json, JSON_KIND_OBJECT))
-        return refuse_json(reader, &json);
+        return refuse_json(reader, &json, text.at);
     reader->into = into;
     while (json_member(&json, &name, &value)) {
         const struct settings_field *field =
@@ -157,7 +165,7 @@ bool settings_object(struct settings_reader *reader, struct bytes text,
     reader->into = outer.into;
     if (out_given)
         *out_given = given;
-    return json_end(&json) || refuse_json(reader, &json);
+    return json_end(&json) || refuse_json(reader, &json, text.at);
 }
 
 bool settings_inner_object(struct settings_reader *reader, const struct settings_field *fields,
@@ -189,7 +197,7 @@ bool settings_members(struct settings_reader *reader,
     }
     reader->path_len = path_len;
     reader->value = object;
-    return !json.wrong || refuse_json(reader, &json);
+    return !json.wrong || refuse_json(reader, &json, object.text.at);
 }
 
 bool settings_items(struct settings_reader *reader, bool (*each)(struct settings_reader *reader))
@@ -212,7 +220,7 @@ bool settings_items(struct settings_reader *reader, bool (*each)(struct settings
     }
     reader->path_len = path_len;
     reader->value = array;
-    return !json.wrong || refuse_json(reader, &json);
+    return !json.wrong || refuse_json(reader, &json, array.text.at);
 }
 
 /* ---- values ---- */

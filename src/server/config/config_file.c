@@ -214,7 +214,10 @@ static void complain_value(struct reading *reading, const struct config_key *key
     } else {
         bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET ||
                       key->kind == KIND_PROXY; /* or may hold one */
-        buf_addf(&what, "%s = %.60s: must be ", key->name, secret ? "…" : value);
+        if (value[0])
+            buf_addf(&what, "%s = %.60s: must be ", key->name, secret ? "…" : value);
+        else
+            buf_addf(&what, "%s is empty: it must be ", key->name);
         config_add_range(&what, key);
     }
     buf_add_char(&what, '\0');

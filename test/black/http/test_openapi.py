@@ -1,6 +1,7 @@
 """The OpenAPI document, held against real replies: every call it has is made, every reply it allows fits."""
 
 import json
+import re
 import urllib.parse
 
 import pytest
@@ -246,6 +247,57 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     wanted = {(method.upper(), path) for path, item in document.root["paths"].items()
               for method in item if method in ("get", "post", "put", "patch", "delete")}
     assert wanted - made == set(), "calls in the document that this test does not make"
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def parameters_of(document, operation):
+    """Names of an operation's query parameters."""
+    found = map(document.resolve, operation.get("parameters", []))
+    return {one["name"] for one in found if one["in"] == "query"}
+
+
+def fields_of(document, operation):
+    """Names of the fields that its request has, of one job where many may be sent; None: it takes no body."""
+    if "requestBody" not in operation:
+        return None
+    schema = document.resolve(operation["requestBody"]["content"]["application/json"]["schema"])
+    schema = document.resolve(schema["oneOf"][0]) if "oneOf" in schema else schema
+    assert schema["additionalProperties"] is False
+    return set(schema.get("properties", {}))
+
+
+def names_in(detail, begin):
+    """The names in a refusal's text, and whether these are all."""
+    listed = detail.partition(begin)[2]
+    return set(re.findall(r"[a-z_0-9]+", listed)) - {"and"}, not listed.endswith("…")
+
+
+def test_the_server_takes_the_fields_and_parameters_of_the_document_and_no_others(client, document, topic):
+    path = f"/v1/topics/{urllib.parse.quote(topic)}"
+    assert client.push(topic, id=topic, delay="1h").status == 201
+    calls = [(template, method.upper(), operation) for template, item in document.root["paths"].items()
+             for method, operation in item.items() if method in METHODS and template.startswith("/v1/")]
+    assert len(calls) > 30
+    for template, method, operation in calls:
+        place = template.replace("/v1/topics/{topic}", path).replace("{id}", urllib.parse.quote(topic))
+        body = {} if method in ("POST", "PUT", "PATCH") else None
+        refused = client.request(method, place + "?nonsense=1", body)
+        if template != "/v1/journal/resync":  # without a journal it looks no further
+            assert (refused.status, refused.json()["code"]) == (400, "unknown_parameter"), (method, template, refused)
+            known = names_in(refused.json()["detail"], "here is ")[0] or names_in(refused.json()["detail"], "here are ")[0]
+            assert known == parameters_of(document, operation), (method, template)
+        if body is None:
+            continue
+        fields = fields_of(document, operation) or set()
+        refused = client.request(method, place, {"nonsense": 1}).json()
+        assert refused["code"] == "unknown_field", (method, template, refused)
+        known, all_of_them = names_in(refused["detail"], ", but ")
+        assert known == fields if all_of_them else known < fields, (method, template, known ^ fields)
+        for field in fields - known:
+            answer = client.request(method, place, {field: {"nonsense": [1]}})
+            assert answer.status < 300 or answer.json()["code"] != "unknown_field", (method, template, field)
 
 
 def test_the_validator_itself_finds_faults():

@@ -179,6 +179,21 @@ def test_names_that_lead_nowhere_or_inside_are_a_clear_reason_on_the_job(laterd,
         assert receiver.connections == before
 
 
+def test_the_configuration_bounds_a_receivers_wait_and_pauses_a_target_that_only_fails(laterd, receiver):
+    server = laterd({"push": {**PUSH["push"], "retry_after_max": "500ms", "disable_after": "3s", "breaker_failures": "1000"}})
+    with Client(server.port) as client:
+        before = len(receiver.requests)
+        set_target(client, "busy", receiver.url("/status/429?Retry-After=3600"), retry=["100ms"] * 60)
+        client.push_id("busy", id="busy-1", body="x")
+        first, second, third = receiver.wait(before + 3)[before:before + 3]
+        assert second.at - first.at >= 0.45 and third.at - second.at >= 0.45  # it asks for an hour, its schedule for 100 ms
+        assert server.wait_log("target_paused")
+        settings = client.get("/v1/topics/busy").json()["settings"]
+        assert settings["paused"] is True and settings["paused_why"] == "failing"
+        assert eventually(lambda: client.get("/v1/topics/busy").json().get("held") == "paused")
+        assert client.get("/v1/topics/busy").json()["buried"] == 0
+
+
 def test_hundreds_of_bad_deliveries_leave_neither_threads_nor_memory_behind(laterd, receiver, tmp_path):
     server = laterd({"push": {**PUSH["push"], "timeout": "400ms", "connect_timeout": "200ms",
                               "host_concurrency": "50", "breaker_failures": "1000"}},

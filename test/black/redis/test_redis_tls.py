@@ -192,10 +192,12 @@ def test_a_server_without_tls_and_files_that_are_none_are_reported(laterd, certi
     said = refusal(laterd, f"rediss://localhost:{tls_redis.port}")  # it waits for a command's end
     assert "does not answer a TLS hello: most likely it speaks no TLS on this port: write redis://" in said
     url = f"rediss://localhost:{tls_redis.tls_port}"
-    assert "redis.tls_ca" in refusal(laterd, url, tls_ca="/nowhere")
-    assert "redis.tls_certificate" in refusal(laterd, url, tls_certificate="/nowhere")
-    assert "redis.tls_key" in refusal(laterd, url, tls_certificate=certificates / "redis.crt",
-                                      tls_key=certificates / "ca.key")
+    with pytest.raises(DidNotStart, match="redis.tls_ca = /nowhere: No such file or directory"):
+        laterd(config(url, tls_ca="/nowhere"))
+    with pytest.raises(DidNotStart, match="redis.tls_certificate = /nowhere: No such file or directory"):
+        laterd(config(url, tls_certificate="/nowhere"))
+    with pytest.raises(DidNotStart, match="redis.tls_key = "):
+        laterd(config(url, tls_certificate=certificates / "redis.crt", tls_key=certificates / "ca.key"))
 
 
 def test_a_key_that_asks_for_a_password_is_an_error_and_no_question(certificates, tmp_path):

@@ -14,6 +14,7 @@ import nobody
 import pytest
 
 from patience import PATIENCE_S, TooLate, soon
+from ports import free_port
 from process import LATERD, DidNotStart, Laterd
 from wire import Client, Closed, Wire, eventually, request_bytes
 
@@ -113,6 +114,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[server]\ntime_zone = Mars\n", "conf:2: server.time_zone = Mars: this machine's time zone"),
     ("[engine]\nengine = redis\n[redis]\nurl = x\n", "conf:4: redis.url must begin with redis://"),
     ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
+    ("[server]\nlog_level =\n", "conf:2: log_level is empty: it must be debug, info, warn or error\n"),
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
     ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),
     ("[Redis]\nurl = redis://h\n", "unknown section [Redis]; the nearest is [redis]"),
@@ -210,6 +212,15 @@ def test_a_port_that_is_taken_is_said_alone(tmp_path):
     assert " info " not in ended.stdout + ended.stderr
 
 
+@pytest.mark.parametrize("option", ["--beanstalk", "--http", "--sdmq"])
+def test_an_address_that_is_given_twice_is_no_other_programs(option):
+    address = f"127.0.0.1:{free_port()}"
+    ended = run("--no-persist", "--http", address, "--beanstalk", "none", option, address)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[1:] == ["laterd: laterd itself listens there already, for HTTP clients: "
+                                             "give one of the two another port"]
+
+
 def test_an_address_that_others_can_reach_is_warned_about(tmp_path):
     with Laterd(tmp_path, listeners=["127.0.0.1:0", "0.0.0.0:0"]) as server:
         assert server.wait_log("listening_open")
@@ -233,6 +244,17 @@ def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
     assert ended.returncode == 0 and "engine = redis" in ended.stderr
     path.write_text("[redis]\nurl = redis://10.1.1.1:6379\n[engine]\nengine = redis\n")
     assert run("-c", path, "--check-config").stderr == ""
+
+
+def test_files_of_a_redis_that_cannot_be_read_are_named_without_a_start(tmp_path):
+    path = tmp_path / "c"
+    path.write_text("[engine]\nengine = redis\n[redis]\nurl = rediss://127.0.0.1:1\ntls_ca = /nowhere\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 1  # it may be there at the next start
+    assert ended.stderr == f"laterd: {path}:5: redis.tls_ca = /nowhere: No such file or directory\n"
+    path.write_text("[engine]\nengine = redis\n[redis]\nurl = rediss://127.0.0.1:1\ntls_certificate = /dev/null\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 1 and f"{path}:5: redis.tls_certificate = /dev/null: " in ended.stderr
 
 
 def test_a_directory_that_a_redis_leaves_unused_is_warned_of(tmp_path):
@@ -492,6 +514,20 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
 
 
 # Few means
+
+@pytest.mark.embedded("of the embedded engine's start")
+def test_a_store_for_which_descriptors_are_too_few_says_what_to_raise(tmp_path):
+    """There is a number of them that is enough for all that comes before the store."""
+    refused = []
+    for descriptors in range(6, 64):
+        ended = subprocess.run(["/bin/bash", "-c", 'ulimit -n "$0"; exec timeout 2 "$@"', str(descriptors), LATERD, "--data-dir",
+                                tmp_path / "data", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        refused += [line for line in ended.stderr.splitlines() if "cannot open the store" in line]
+        if ended.returncode == 124:
+            break
+    assert refused and all("ulimit -n" in line for line in refused), refused
+
 
 @pytest.mark.serial
 def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):

@@ -18,6 +18,10 @@ static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
     assert_int_equal(typo_distance("pus", "push"), 1);
     assert_int_equal(typo_distance("", "push"), 4);
     assert_int_equal(typo_distance("reshcedul", "reschedule"), 2);
+    assert_int_equal(typo_distance("bizKey", "biz_key"), 1);
+    assert_int_equal(typo_distance("DELYA", "delay"), 1);
+    assert_int_equal(typo_distance("a@", "a`"), 1); /* only letters have a case */
+    assert_true(typo_is("ID", "id"));
     assert_true(typo_is("psuh", "push"));
     assert_true(typo_is("reshcedul", "reschedule"));
     assert_false(typo_is("nope", "pop")); /* short words are all near each other */
