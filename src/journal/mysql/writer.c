@@ -571,6 +571,7 @@ static void forget_all(struct writer *writer)
 {
     free_all(&writer->inbox);
     free_all(&writer->held);
+    link_allow(&writer->link);
     group_reset(&writer->group);
     mem_free(writer->streams);
     writer->streams = NULL;
@@ -687,6 +688,10 @@ static bool journal_leave(struct journal *journal, bool at_once)
 static void journal_close(struct journal *journal, int64_t grace_us)
 {
     struct writer *writer = self(journal);
+    lock(writer);
+    if (writer->status.phase != JOURNAL_WRITES)
+        grace_us = 0; /* it cannot write what it has: the log keeps that */
+    unlock(writer);
     (void)request_end(writer, grace_us);
     restorer_stop(&writer->restorer);
     join(writer, grace_us);
