@@ -119,12 +119,24 @@ TEST_OPT  ?= -Og -g1
 HOT_TESTS := $(if $(filter file,$(origin TEST_OPT)),sim/redis_life server/life store/crash store/slice store/slice_damage)
 $(BUILD)/test/unit/%.o: override CFLAGS += $(if $(filter $(HOT_TESTS:%=%_test),$*),,$(TEST_OPT))
 
-$(BUILD)/%.o: %.c Makefile
+# The flags that all objects were built with: with others they are built again. Not LIBDIR, the last place where
+# plugins are looked for: `make install PREFIX=/usr` behind `make` is to install what is there.
+FLAGS     := $(BUILD)/flags
+FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=%,$(CPPFLAGS)) $(CFLAGS) $(TEST_OPT) $(LDFLAGS))
+ifneq ($(strip $(file <$(FLAGS))),$(FLAGS_NOW))
+.PHONY: flags-differ
+$(FLAGS): export FLAGS_TEXT := $(FLAGS_NOW)
+$(FLAGS): flags-differ
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$FLAGS_TEXT" > $@
+endif
+
+$(BUILD)/%.o: %.c Makefile $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
-$(BUILD)/llhttp/%.o: $(LLHTTP)/%.c
+$(BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) -w -c -o $@ $<
 

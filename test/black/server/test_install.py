@@ -82,6 +82,22 @@ def test_an_installed_laterd_finds_its_plugins_whatever_the_prefix(tmp_path):
         assert server.events("store_opened")
 
 
+def test_objects_are_built_again_with_other_flags(tmp_path):
+    """Else `make TLS=0` in a tree that was built with TLS would build nothing."""
+    target = tmp_path / "src/base/arena.o"
+
+    def built(*words):
+        before = target.stat().st_mtime_ns if target.exists() else 0
+        done = make(f"BUILD={tmp_path}", *words, str(target))
+        assert done.returncode == 0, done.stderr
+        return target.stat().st_mtime_ns != before
+    assert built() and not built()
+    for flag in ("TLS=0", "REDIS=0", "OPT=-O1", "LDFLAGS=-s"):
+        assert built(flag) and not built(flag), flag
+    assert not built("LDFLAGS=-s", "PREFIX=/usr")  # it is for the last place where plugins are looked for
+    assert built() and not built()
+
+
 def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):
     configured = tmp_path / "configured"
     server = laterd({"store": {"data_dir": configured}})
