@@ -100,8 +100,8 @@ static int clear_all(struct clear *clear)
     cli->expects = "bad_field"; /* an older server knows no "all" */
     int code = clear_state(clear, "all");
     cli->expects = NULL;
-    if (code != EXIT_REFUSED || clear->deleted > 0)
-        return code;
+    if (code != EXIT_REFUSED || clear->deleted > 0 || !cli->expected)
+        return code; /* another refusal, which has been printed, would only be printed again */
     code = EXIT_DONE;
     for (size_t i = 0; i < STATES && code == EXIT_DONE; i++)
         code = clear_state(clear, states[i]);
