@@ -44,7 +44,7 @@ override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
 # TLS=0 leaves out TLS to Redis, and with it the need for OpenSSL.
 TLS      ?= 1
 override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
-LIBS     := -lxxhash -linih -lpthread \
+LIBS     := -lxxhash -lpthread \
             $(if $(filter 0,$(REDIS)),,-lhiredis) $(if $(filter 0,$(TLS)),,-lssl -lcrypto)
 
 # Plugins (mk/plugins.mk): AMQP=0, KAFKA=0, NATS=0, ZOOKEEPER=0, MYSQL=0 leave one out, and so does a missing

@@ -281,9 +281,9 @@ static void keys_of_a_section_that_has_no_effect_are_warned_of(void **state)
 
 static void a_line_that_is_too_long_or_no_text_is_refused(void **state)
 {
-    char text[4096] = "[server]\nhosts = ";
+    char text[8192] = "[server]\nhosts = ";
     (void)state;
-    memset(text + strlen(text), 'a', 2000);
+    memset(text + strlen(text), 'a', 5000);
     assert_int_equal(check(text), ERR_INVALID);
     assert_non_null(strstr(error.text, ":2: the line is longer than "));
     FILE *file = fopen(path, "we");
@@ -319,6 +319,33 @@ static void a_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
                     "tls=verify\n");
     expect_warnings("[journal]\nurl = mysql://u@h/d?socket=/s&tls=verify\nca = /a\n", NULL);
     expect_warnings("[journal]\nurl = $U\nca = /a\n", NULL);
+}
+
+static void what_stands_behind_the_bracket_of_a_section_is_refused(void **state)
+{
+    (void)state;
+    expect_error("[engine] engine = redis\n",
+                 ":1: behind the ] of a section stands \"engine = redis\": write it in a line of "
+                 "its own");
+    expect_error("[server]\n[broker.a]type = nats\n",
+                 ":2: behind the ] of a section stands \"type = nats\": write it in a line of its "
+                 "own");
+    assert_int_equal(check("[limits]  ; x\njobs = 5\n[server]\t# ]\n"), OK);
+    assert_int_equal(config.jobs, 5);
+}
+
+/* Three sentinels have long names in a cluster of containers. */
+static void a_value_may_be_as_long_as_its_key_says(void **state)
+{
+    char text[700] = "[engine]\nengine = redis\r\n[redis]\n  url : redis://", *end;
+    (void)state;
+    end = text + strlen(text);
+    memset(end, 'h', 503);
+    memcpy(end + 503, "  \r\n", 5);
+    assert_int_equal(check(text), OK);
+    assert_int_equal(strlen(config.redis_url), 511);
+    memcpy(end + 503, "h\n", 3);
+    expect_error(text, ":4: url = …: must be redis://…, up to 511 bytes");
 }
 
 static void a_comment_may_stand_behind_a_value(void **state)
@@ -417,6 +444,8 @@ int main(void)
         cmocka_unit_test(keys_of_a_section_that_has_no_effect_are_warned_of),
         cmocka_unit_test(a_line_that_is_too_long_or_no_text_is_refused),
         cmocka_unit_test(a_ca_that_no_certificate_is_compared_with_is_warned_of),
+        cmocka_unit_test(what_stands_behind_the_bracket_of_a_section_is_refused),
+        cmocka_unit_test(a_value_may_be_as_long_as_its_key_says),
         cmocka_unit_test(a_comment_may_stand_behind_a_value),
         cmocka_unit_test(a_value_in_quotation_marks_is_refused),
         cmocka_unit_test(sizes_have_suffixes_of_powers_of_1024_and_no_others),
