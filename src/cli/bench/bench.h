@@ -2,7 +2,7 @@
  * later bench: what is measured (options), the requests as prebuilt text, the scripts that the
  * load engine runs, and what came out. bench.c reads options, run.c goes through the phases of a
  * scenario, script.c is what the connections say in each, request.c and bench_beanstalk.c build the
- * text, report.c shows the figures.
+ * text, occupied.c looks whether the topic has jobs already, report.c shows the figures.
  */
 #ifndef LATERD_CLI_BENCH_BENCH_H
 #define LATERD_CLI_BENCH_BENCH_H
