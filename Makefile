@@ -44,7 +44,7 @@ override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
 # TLS=0 leaves out TLS to Redis, and with it the need for OpenSSL.
 TLS      ?= 1
 override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
-LIBS     := -lxxhash -linih -lpthread \
+LIBS     := -lxxhash -lpthread \
             $(if $(filter 0,$(REDIS)),,-lhiredis) $(if $(filter 0,$(TLS)),,-lssl -lcrypto)
 
 # Plugins (mk/plugins.mk): AMQP=0, KAFKA=0, NATS=0, ZOOKEEPER=0, MYSQL=0 leave one out, and so does a missing
@@ -119,12 +119,24 @@ TEST_OPT  ?= -Og -g1
 HOT_TESTS := $(if $(filter file,$(origin TEST_OPT)),sim/redis_life server/life store/crash store/slice store/slice_damage)
 $(BUILD)/test/unit/%.o: override CFLAGS += $(if $(filter $(HOT_TESTS:%=%_test),$*),,$(TEST_OPT))
 
-$(BUILD)/%.o: %.c Makefile
+# The flags that all objects were built with: with others they are built again. Not LIBDIR, the last place where
+# plugins are looked for: `make install PREFIX=/usr` behind `make` is to install what is there.
+FLAGS     := $(BUILD)/flags
+FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=%,$(CPPFLAGS)) $(CFLAGS) $(TEST_OPT) $(LDFLAGS))
+ifneq ($(strip $(file <$(FLAGS))),$(FLAGS_NOW))
+.PHONY: flags-differ
+$(FLAGS): export FLAGS_TEXT := $(FLAGS_NOW)
+$(FLAGS): flags-differ
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$FLAGS_TEXT" > $@
+endif
+
+$(BUILD)/%.o: %.c Makefile $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
-$(BUILD)/llhttp/%.o: $(LLHTTP)/%.c
+$(BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) -w -c -o $@ $<
 

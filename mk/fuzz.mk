@@ -40,11 +40,11 @@ $(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/fuzz/fuzz_%.o $(FUZZ_BUILD)/fuzzed.a
 	clang -fsanitize=fuzzer,address,undefined -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS) \
 	    -ljansson -lm
 
-$(FUZZ_BUILD)/llhttp/%.o: $(LLHTTP)/%.c
+$(FUZZ_BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	clang $(CPPFLAGS) -DLLHTTP_STRICT_MODE=1 $(FUZZ_FLAGS) -w -c -o $@ $<
 
-$(FUZZ_BUILD)/%.o: %.c
+$(FUZZ_BUILD)/%.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	clang $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 

@@ -5,7 +5,7 @@
 # The objects of plugin NAME, which are of src/sink/NAME alone: what it shares with laterd it takes from laterd.
 plugin_objects = $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/sink/$(1)/*.c)))
 
-$(BUILD)/plugin/%.o: %.c Makefile mk/plugins.mk
+$(BUILD)/plugin/%.o: %.c Makefile mk/plugins.mk $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(filter-out -fPIE,$(CFLAGS)) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 

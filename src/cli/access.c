@@ -141,7 +141,7 @@ void access_resolve(struct access *access, const struct cli *cli)
     if (client->key && !client->cert)
         cli_usage(cli, "--key belongs to a --cert");
     check_files(cli, client);
-    if (client->insecure && strncmp(client->url, "https:", 6) == 0)
+    if (client->insecure && !access->warned && strncmp(client->url, "https:", 6) == 0)
         cli_warn(cli,
                  "--insecure: the server's certificate is not checked, so anybody could be it");
 }

@@ -37,6 +37,7 @@ struct access {
     struct client_options client;
     const char *token_file, *user_file; /* NULL: not given */
     struct buf token, user;             /* as they are used, NUL-terminated */
+    bool warned; /* of --insecure, by the other connection of the same command */
 };
 
 /* The server of LATER_SERVER, or the usual one. */

@@ -98,9 +98,8 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     const char *detail = text_of(problem, "detail"), *code = text_of(problem, "code");
     bool over_limit = strcmp(code, "batch_too_large") == 0 || strcmp(code, "body_too_large") == 0 ||
                       (status == 400 && strstr(detail, "limits.batch_jobs"));
-    bool expected =
-        (cli->may_halve && over_limit) || (cli->expects && strcmp(code, cli->expects) == 0);
-    if (!cli->quiet && !expected) {
+    bool expected = cli->expects && strcmp(code, cli->expects) == 0;
+    if (!cli->quiet && !expected && !(cli->may_halve && over_limit)) {
         add_fault(cli, text_of(problem, "field"), &line);
         if (cli->state_hint && strcmp(code, "wrong_state") == 0)
             add_state(cli, detail, &line);
@@ -117,6 +116,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     buf_fini(&limit);
     buf_fini(&line);
     cli->over_limit = over_limit; /* last, because reading the limit's value was a call, too */
+    cli->expected = expected;
     if (status == 404)
         return EXIT_NOTHING;
     return status == 409 || status == 412 ? EXIT_CONFLICT : EXIT_REFUSED;
@@ -240,6 +240,7 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     if (out_answer->status >= 200 && out_answer->status <= 299)
         return EXIT_DONE;
     cli->refused_status = out_answer->status;
+    cli->expected = false; /* cli_refusal() may set it */
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
     bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "no_such_path") == 0;

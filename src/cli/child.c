@@ -37,7 +37,7 @@ static int file_of(struct bytes input)
 /* Between fork and exec: what is safe there only. */
 _Noreturn static void become(const char *command, int input, const sigset_t *mask)
 {
-    (void)setpgid(0, 0);                        /* the parent does so, too: whoever comes first */
+    (void)setsid();                             /* cannot fail: it leads no group yet */
     (void)sigprocmask(SIG_SETMASK, mask, NULL); /* cannot fail: the arguments are right */
     (void)signal(SIGXFSZ, SIG_DFL);             /* later ignores it */
     bool reads = dup2(input, STDIN_FILENO) >= 0;
@@ -62,7 +62,6 @@ enum err child_start(struct child *child, const char *command, struct bytes inpu
         errno = why;
         return ERR_IO;
     }
-    (void)setpgid(pid, pid); /* fails if it has been done and the command runs already */
     *child = (struct child){.pid = pid};
     return OK;
 }
@@ -75,12 +74,14 @@ bool child_ended(struct child *child)
     if (ended == 0)
         return false;
     child->status = status;
+    child->ended = true;
     return true;
 }
 
 void child_signal(const struct child *child, int signal)
 {
-    (void)kill(-child->pid, signal); /* all of it may have ended */
+    if (kill(-child->pid, signal) != 0 && !child->ended) /* else all of it may have ended */
+        (void)kill(child->pid, signal); /* it has just been forked, and has no group yet */
 }
 
 int child_exit_status(const struct child *child)

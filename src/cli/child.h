@@ -1,8 +1,10 @@
 /*
- * A command of the user's, run by sh -c with bytes on its standard input, in a process group of its
- * own: a Ctrl-C at the terminal reaches only `later`, and a signal of child_signal() reaches all
- * that the command has started. One at a time. It inherits the standard output, the standard error
- * and the environment.
+ * A command of the user's, run by sh -c with bytes on its standard input, in a session and a
+ * process group of its own: a Ctrl-C at the terminal reaches only `later`, and a signal of
+ * child_signal() reaches all that the command has started. One that opens /dev/tty gets an error:
+ * in the session of `later`, where its group is in the background, it would be stopped, and wait
+ * without an end. One at a time. It inherits the standard output, the standard error and the
+ * environment.
  *
  * SIGCHLD is expected to be blocked: the caller learns the end by it, and then asks child_ended().
  */
@@ -22,6 +24,7 @@ enum {
 
 struct child {
     pid_t pid;
+    bool ended;
     int status; /* after its end: as of waitpid() */
 };
 

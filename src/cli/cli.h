@@ -59,6 +59,7 @@ struct cli {
     int refused_status;  /* of the last refusal */
     const char *header;  /* sent with the next calls, a whole line; NULL: none */
     const char *expects; /* the code of another refusal that is not printed; NULL: none */
+    bool expected;       /* the last refusal was that one */
     const char *state_hint; /* printed instead of the server's text if a job is in a wrong state for
                                the call; NULL: the server's */
     int64_t timeout_us;     /* to connect, and for an answer */

@@ -47,6 +47,7 @@ struct held {
     int64_t until_us; /* the lease is good at least until then */
     int64_t renew_us; /* when to renew it next */
     bool lost;        /* it is not ours any more */
+    bool refused;     /* the last renewal was, but not because of the lease (401, 403) */
     bool away;        /* the last renewal was not answered, which was printed */
 };
 
@@ -136,10 +137,11 @@ static void renew(struct consumer *consumer, struct held *held)
     cli->quiet = false;
     json_decref(answer);
     held->away = code != EXIT_DONE;
+    held->refused = code == EXIT_REFUSED && !may_pass(cli, code);
     if (code == EXIT_DONE)
         held->until_us = asked_us + held->ttr_us;
     else
-        held->lost = !may_pass(cli, code);
+        held->lost = code == EXIT_NOTHING || code == EXIT_CONFLICT;
     held->renew_us = now_us() + interval_us;
 }
 
@@ -173,6 +175,7 @@ static bool wait_for(struct consumer *consumer, struct child *child, struct held
     bool terminated = false, in_time = true;
     while (!child_ended(child)) {
         int64_t now = now_us();
+        held->lost |= held->refused && now >= held->until_us;
         if (!terminated && (now >= limit_us || held->lost || signals.stops > 1)) {
             child_signal(child, SIGTERM);
             in_time = now < limit_us;
@@ -188,6 +191,8 @@ static bool wait_for(struct consumer *consumer, struct child *child, struct held
             continue;
         }
         int64_t next_us = limit_us < kill_us ? limit_us : kill_us;
+        if (held->refused && !held->lost && held->until_us < next_us)
+            next_us = held->until_us;
         wait_until(!held->lost && held->renew_us < next_us ? held->renew_us : next_us);
     }
     if (terminated)
@@ -228,7 +233,7 @@ static int settle(struct consumer *consumer, struct held *held, const char *afte
     if (repeated && code == EXIT_NOTHING)
         code = EXIT_DONE;
     cli->subject = held->id;
-    if (may_pass(cli, code))
+    if (code == EXIT_UNREACHABLE || code == EXIT_REFUSED)
         cli_message(cli, "it comes again when its ttr ends");
     else if (repeated && code == EXIT_CONFLICT)
         cli_message(cli, "the server no longer knows its lease: the job comes again");
@@ -290,9 +295,9 @@ static void conclude(struct consumer *consumer, struct held *held, const struct 
     char room[TEXT_ROOM];
     if (held->lost) {
         cli->subject = held->id;
-        cli_message(
-            cli,
-            "its lease was lost (the job was deleted or given to another): the command was ended");
+        cli_message(cli, "%s: the command was ended",
+                    held->refused ? "its lease could not be renewed, and has ended"
+                                  : "its lease was lost (the job was deleted or given to another)");
         cli->subject = NULL;
         consumer->failed = true;
         return;

@@ -5,6 +5,16 @@
 #include "base/log.h"
 #include "server/config/laterd_options.h"
 
+/* The text stands between quotation marks in the log, and quotes lines of the file. */
+static void log_failure(struct config_error *error)
+{
+    for (char *at = error->text; *at; at++) {
+        if (*at == '"' || (unsigned char)*at < ' ')
+            *at = '\'';
+    }
+    log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"", error->text);
+}
+
 void reload(struct command_line *line)
 {
     struct config config;
@@ -18,8 +28,7 @@ void reload(struct command_line *line)
     config_init(&config);
     optind = 0; /* getopt starts over */
     if (laterd_options_read(line->argc, line->argv, &config, &options, &error)) {
-        log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"",
-                  error.text);
+        log_failure(&error);
         return;
     }
     if (command_line_check(&config)) {
@@ -31,7 +40,7 @@ void reload(struct command_line *line)
     line->config.drain_us = config.drain_us;
     log_level_set(LOG_INFO); /* so that the next line, the answer to the signal, is always shown */
     log_event(LOG_INFO, "reloaded",
-              "log_level=%s drain_s=%lld hint=\"all other keys need a restart\"",
-              log_level_name(config.log_level), (long long)(config.drain_us / 1000000));
+              "log_level=%s drain_ms=%lld hint=\"all other keys need a restart\"",
+              log_level_name(config.log_level), (long long)(config.drain_us / 1000));
     log_level_set(config.log_level);
 }

@@ -130,10 +130,11 @@ class ZooKeeper(Service):
 
 
 class ZooKeeperClient:
-    """As much of a client as is needed to look at nodes and delete them: its protocol's numbers are big-endian,
-    a text has its length before it, and so has each message."""
+    """As much of a client as is needed to make nodes, look at them and delete them: its protocol's numbers are
+    big-endian, a text has its length before it, and so has each message."""
 
-    CHILDREN, DELETE, CLOSE = 8, 2, -11
+    CREATE, CHILDREN, DELETE, CLOSE = 1, 8, 2, -11
+    SEQUENTIAL = 2
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -180,6 +181,12 @@ class ZooKeeperClient:
             names.append(answer[at + 4:at + 4 + size].decode())
             at += 4 + size
         return names
+
+    def create(self, path, flags=0):
+        """Anybody may do anything to it. Its name: with a number at its end if it is sequential."""
+        rights = struct.pack(">ii", 1, 31) + self.text("world") + self.text("anyone")
+        answer = self.call(self.CREATE, self.text(path) + self.text("") + rights + struct.pack(">i", flags))
+        return answer[4:].decode()
 
     def delete(self, path):
         self.call(self.DELETE, self.text(path) + struct.pack(">i", -1))

@@ -57,6 +57,7 @@ static void topic_of(const struct cli *cli, struct bench_options *out, const cha
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")])
         cli_bad_value(cli, "--topic of a bench: up to 63 letters, digits, '.', '_' and '-'");
     memcpy(out->topic, name, strlen(name) + 1);
+    out->named = true;
 }
 
 /* Six hexadecimal digits. */
@@ -150,7 +151,8 @@ static void options_of(struct cli *cli, int argc, char **argv, struct bench *ben
                                   .id_bytes = 20,
                                   .rate = 1000,
                                   .limit_us = 60 * (int64_t)SECOND_US};
-    (void)snprintf(out->topic, sizeof(out->topic), "later-bench-%d", (int)getpid()); /* it fits */
+    (void)snprintf(out->topic, sizeof(out->topic), "later-bench-%d-%06x", (int)getpid(),
+                   bench->mark); /* it fits */
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;)
         take_option(cli, bench, c);
     cli_words(cli, argc, argv, 1, 1);
@@ -184,7 +186,9 @@ static int run(struct cli *cli, int argc, char **argv)
     if (dial_init(&bench.dial, server))
         cli_bad_value(cli, "%s", bench.dial.error);
     bench.lateness = mem_zalloc(sizeof(*bench.lateness));
-    int code = bench_run(&bench);
+    int code = bench_check_topic(&bench);
+    if (code == EXIT_DONE)
+        code = bench_run(&bench);
     if (bench.progress)
         (void)fputs("\r\x1b[K", stderr);
     bench_forms_fini(&bench);
@@ -213,7 +217,8 @@ const struct command command_bench = {
         "  -b, --body BYTES        (256)     -I, --id-bytes N   0: the server makes ids (20)\n"
         "  -r, --rate N            (1000)    -B, --batch N      jobs in one reserve (1)\n"
         "  -l, --lead D            due, burst: from the first push to the first due time\n"
-        "  -o, --topic NAME        (one of its own)\n"
+        "  -o, --topic NAME        (one of its own) one without jobs: what is there is taken,\n"
+        "                          and deleted at the end. Nobody else may use it meanwhile\n"
         "  -d, --dialect WHAT      v1 or delay-queue (v1)\n"
         "  -A, --beanstalk ADDR    speak beanstalkd's protocol, to any server that does\n"
         "  -X, --stop              burst: halt --server-pid until its jobs are all overdue\n"
@@ -228,7 +233,8 @@ const struct command command_bench = {
         "\nOver beanstalkd's protocol, whose delays are whole seconds: due puts each job a whole\n"
         "number of seconds before it is due; the jobs of burst are ready in a paused tube, or all\n"
         "overdue (--stop).\n"
-        "\nExit 6 if a job came early, twice or never.\n"
+        "\nExit 6 if a job came early, twice or never, 3 if the topic has jobs already (put and\n"
+        "cancel take one that has with --keep).\n"
         "\nExamples:\n"
         "  later bench put --connections 16 --depth 16\n"
         "  later bench cycle --server-pid $(pidof laterd)\n"

@@ -2,7 +2,7 @@
  * later bench: what is measured (options), the requests as prebuilt text, the scripts that the
  * load engine runs, and what came out. bench.c reads options, run.c goes through the phases of a
  * scenario, script.c is what the connections say in each, request.c and bench_beanstalk.c build the
- * text, report.c shows the figures.
+ * text, occupied.c looks whether the topic has jobs already, report.c shows the figures.
  */
 #ifndef LATERD_CLI_BENCH_BENCH_H
 #define LATERD_CLI_BENCH_BENCH_H
@@ -34,6 +34,7 @@ struct bench_options {
     enum bench_dialect dialect;
     const char *beanstalk; /* the address of a server that speaks so; NULL: HTTP */
     char topic[64];
+    bool named; /* by --topic: others may know it */
     uint32_t connections, depth, batch;
     uint64_t jobs;
     uint32_t rate; /* jobs falling due a second */
@@ -137,6 +138,10 @@ void bench_script_idle(struct bench *bench);
 void bench_script_hello(struct bench *bench);
 void bench_script_hello_once(struct bench *bench);
 void bench_script_clear(struct bench *bench); /* takes and deletes until nothing is ready */
+
+/* May the bench take and delete the jobs of its topic? EXIT_DONE, or the exit code: somebody else's
+   are there, which has been printed. */
+int bench_check_topic(struct bench *bench);
 
 /* Runs the phases of the scenario. Returns the exit code; errors have been printed. */
 int bench_run(struct bench *bench);

@@ -99,8 +99,8 @@ static int clear_all(struct clear *clear)
     cli->expects = "bad_field"; /* an older server knows no "all" */
     int code = clear_state(clear, "all");
     cli->expects = NULL;
-    if (code != EXIT_REFUSED || clear->deleted > 0)
-        return code;
+    if (code != EXIT_REFUSED || clear->deleted > 0 || !cli->expected)
+        return code; /* another refusal, which has been printed, would only be printed again */
     code = EXIT_DONE;
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES && code == EXIT_DONE; state++)
         code = clear_state(clear, job_state_name(state));

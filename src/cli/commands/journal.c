@@ -363,6 +363,7 @@ static int call_and_watch(struct cli *cli, json_t *body, json_t **out_answer)
         .cli = *cli, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     watch.cli.quiet = true;
+    watch.cli.access.warned = true; /* the restore's own connection warns */
     bool watched = !cli->has_client && pthread_create(&thread, NULL, watch_main, &watch) == 0;
     cli->wait_us = INT64_C(24) * 3600 * 1000000; /* there may be millions of rows */
     int code = cli_call(cli, "POST", "/v1/restore", body, out_answer);

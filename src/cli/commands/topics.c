@@ -190,18 +190,30 @@ static void topic_show(const json_t *topic, struct buf *out)
     show_lateness(topic, 9, out);
 }
 
-/*
- * Why a buried job of the topic failed last: of the one that was due last, on Redis of the one that
- * was buried last. Nothing if a call is not answered: what else there is has been read.
- */
-static void add_buried(struct cli *cli, const char *topic, struct buf *out)
+/* The first job of a list that has failed; NULL: none has. */
+static const json_t *first_failed(const json_t *list)
+{
+    const json_t *job;
+    size_t i;
+    json_array_foreach(json_object_get(list, "jobs"), i, job)
+    {
+        if (json_object_get(job, "last_failure"))
+            return job;
+    }
+    return NULL;
+}
+
+/* Why a job of the topic failed last, of those that `query` lists. Nothing if a call is not
+ * answered: what else there is has been read. */
+static void add_failed(struct cli *cli, const char *topic, const char *query, const char *label,
+                       struct buf *out)
 {
     json_t *list = NULL, *job = NULL;
-    char *target = cli_target("/v1/topics/", topic, "/jobs?state=buried&order=desc&limit=1");
+    char *target = cli_target("/v1/topics/", topic, query);
     cli->quiet = true;
     (void)cli_call(cli, "GET", target, NULL, &list); /* no list: no job */
     mem_free(target);
-    const json_t *found = json_array_get(json_object_get(list, "jobs"), 0);
+    const json_t *found = first_failed(list);
     if (found) {
         target = cli_target("/v1/jobs/", show_string(found, "id"), "");
         (void)cli_call(cli, "GET", target, NULL, &job); /* it may be gone */
@@ -210,7 +222,7 @@ static void add_buried(struct cli *cli, const char *topic, struct buf *out)
     cli->quiet = false;
     const json_t *failure = json_object_get(job, "last_failure");
     if (failure) {
-        buf_add_str(out, "buried    ");
+        buf_addf(out, "%-10s", label);
         show_value(job, "id", out);
         buf_add_str(out, ", failed ");
         show_failure(failure, out);
@@ -218,6 +230,16 @@ static void add_buried(struct cli *cli, const char *topic, struct buf *out)
     }
     json_decref(list);
     json_decref(job);
+}
+
+static void add_failures(struct cli *cli, const char *name, const json_t *topic, struct buf *out)
+{
+    /* Those that wait for their next attempt are usually among the next to be due. */
+    if (show_count(topic, "delayed") > 0)
+        add_failed(cli, name, "/jobs?state=delayed&limit=20", "retrying", out);
+    /* The one that was due last, on Redis the one that was buried last. */
+    if (show_count(topic, "buried") > 0)
+        add_failed(cli, name, "/jobs?state=buried&order=desc&limit=1", "buried", out);
 }
 
 static int topics_run(struct cli *cli, int argc, char **argv)
@@ -254,8 +276,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
         cli_print_stats(answer);
     } else if (code == EXIT_DONE) {
         topic_show(answer, &out);
-        if (show_count(answer, "buried") > 0)
-            add_buried(cli, argv[optind], &out);
+        add_failures(cli, argv[optind], answer, &out);
     }
     cli_flush(&out);
     buf_fini(&out);
@@ -269,9 +290,10 @@ const struct command command_topics = {
     .synopsis = "[TOPIC]",
     .summary = "Show the topics with their counts by state, or one in full",
     .help =
-        "Rates are those of the last ten seconds. Exit 1 if there is none. Of a topic with buried\n"
-        "jobs one is named, with why it failed last; `later attempts` and `later list --state\n"
-        "buried` have more.\n"
+        "Rates are those of the last ten seconds. Exit 1 if there is none. Of buried jobs one is\n"
+        "named, with why it failed last, and so is one that waits for its next attempt, if it is\n"
+        "among the 20 that are due first; `later attempts` and `later list --state buried` have\n"
+        "more.\n"
         "DELAYED counts also jobs that were due and were put off, since their key or their\n"
         "own URL's receiver had no room; putting one off counts as released in totals.\n"
         "With --json, one topic a line, with all its figures.\n"

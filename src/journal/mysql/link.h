@@ -32,7 +32,8 @@ struct link {
     unsigned errnum;   /* of the last call; 0: it was DONE */
     char error[256];   /* the text of the server or the library; "": it was DONE */
     pthread_mutex_t mutex;
-    int fd; /* under the mutex: of the open connection; -1: none */
+    int fd;           /* under the mutex: a duplicate of the connection's socket; -1: none */
+    bool interrupted; /* under the mutex */
 };
 
 void link_init(struct link *link);
@@ -58,7 +59,9 @@ void link_forget_error(struct link *link);
 /* What an operator should do about an error. A clause. */
 const char *link_hint(unsigned errnum);
 
-/* Makes the call that the link waits in fail soon. Any thread. */
+/* Makes the call that the link waits in fail soon (but for a look-up of the host's name), and all
+   that follow, until link_allow(). Any thread. */
 void link_interrupt(struct link *link);
+void link_allow(struct link *link);
 
 #endif

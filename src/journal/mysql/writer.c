@@ -330,11 +330,19 @@ static enum link_result begin_writing(struct writer *writer, bool wrote)
     return result;
 }
 
+static void set_connected(struct writer *writer, bool connected)
+{
+    lock(writer);
+    writer->connected = connected;
+    unlock(writer);
+}
+
 static enum link_result connect_once(struct writer *writer, struct session_refusal *refusal)
 {
     bool taken = writer->taken;
     writer->writes = false;
     enum link_result result = link_open(&writer->link, &writer->link_options);
+    set_connected(writer, result == LINK_DONE);
     if (result == LINK_DONE && !ends_untaken(writer))
         result = session_check_tables(&writer->link, writer->begin.streams > 0, refusal);
     if (ends_untaken(writer)) /* checked last, because each query before may have taken long */
@@ -502,6 +510,7 @@ static void *run(void *arg)
         if (on && !ends_untaken(writer))
             report_error(writer, result, &refusal);
         buf_fini(&refusal.facts);
+        set_connected(writer, false);
         link_close(&writer->link);
         on = on && pause(writer, backoff_us);
         backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
@@ -571,6 +580,7 @@ static void forget_all(struct writer *writer)
 {
     free_all(&writer->inbox);
     free_all(&writer->held);
+    link_allow(&writer->link);
     group_reset(&writer->group);
     mem_free(writer->streams);
     writer->streams = NULL;
@@ -687,6 +697,10 @@ static bool journal_leave(struct journal *journal, bool at_once)
 static void journal_close(struct journal *journal, int64_t grace_us)
 {
     struct writer *writer = self(journal);
+    lock(writer);
+    if (!writer->connected)
+        grace_us = 0; /* it cannot write what it has: the log keeps that */
+    unlock(writer);
     (void)request_end(writer, grace_us);
     restorer_stop(&writer->restorer);
     join(writer, grace_us);

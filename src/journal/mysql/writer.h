@@ -69,6 +69,7 @@ struct writer {
     unsigned inbox_records;
     int64_t inbox_since_us; /* of the monotonic clock: since when something waits there */
     bool waiting;           /* the thread is, for `given` */
+    bool connected;         /* to MySQL, as far as the thread knows */
     bool closing, stopping;
     bool over; /* the thread needs nothing of the writer any more, but to be joined */
     int64_t until_us;

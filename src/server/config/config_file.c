@@ -1,6 +1,5 @@
 /* The configuration file: read line by line, refused with the line and what would be right. */
 #include <errno.h>
-#include <ini.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +8,8 @@
 #include "base/typo.h"
 #include "server/config/config_parts.h"
 
+enum { LINE_ROOM = 4096 }; /* the longest values have 2 KiB */
+
 struct reading {
     struct config *config;
     struct config_error *error;
@@ -16,8 +17,8 @@ struct reading {
     FILE *file;
     unsigned line;
     unsigned lines[CONFIG_KEYS_MAX]; /* where this file set a key first; 0: not yet */
-    unsigned refused_line;           /* that of the error */
     bool refused;
+    char in[CONFIG_NAME_MAX]; /* the name of the section that the lines are in; "": of none */
     /* Of the named section that the lines are in, if they are in one: */
     const struct config_section *section;
     uint64_t section_keys; /* bits: those that were set */
@@ -63,10 +64,7 @@ static const struct config_key *nearest(const char *section, const char *name)
 static void complain(struct reading *reading, const char *what)
 {
     struct config_place place = {.path = reading->path, .line = reading->line};
-    if (reading->refused)
-        return; /* only the first error is shown */
-    reading->refused = true;
-    reading->refused_line = reading->line;
+    reading->refused = true; /* no line behind this one is read */
     (void)snprintf(reading->error->text, sizeof(reading->error->text), "%s%.320s",
                    config_place_text(place).text, what);
 }
@@ -268,7 +266,7 @@ static void complain_of_named(struct reading *reading, const char *name)
 }
 
 /* A key of a named section: [broker.NAME]. */
-static int take_named_key(struct reading *reading, const char *name, const char *value)
+static void take_named_key(struct reading *reading, const char *name, const char *value)
 {
     const struct config_section *section = reading->section;
     struct config_error why = {{0}};
@@ -277,39 +275,34 @@ static int take_named_key(struct reading *reading, const char *name, const char 
         at++;
     if (at == section->key_count) {
         complain_of_named(reading, name);
-        return 0;
+        return;
     }
     if (reading->section_keys >> at & 1) {
         char what[CONFIG_TEXT_MAX];
         (void)snprintf(what, sizeof(what), "%s is set in this section already", name);
         complain(reading, what);
-        return 0;
+        return;
     }
     reading->section_keys |= UINT64_C(1) << at;
     if (complain_quotes(reading, &section->key[at], value))
-        return 0;
-    if (config_section_set(reading->config, section, &section->key[at], value, &why)) {
-        if (strcmp(section->key[at].section, "broker") == 0 && strcmp(name, "url") == 0)
-            reading->config->brokers[reading->config->broker_count - 1].url_line = reading->line;
-        return 1;
-    }
-    complain_value(reading, &section->key[at], value, &why);
-    return 0;
+        return;
+    if (!config_section_set(reading->config, section, &section->key[at], value, &why))
+        complain_value(reading, &section->key[at], value, &why);
+    else if (strcmp(section->key[at].section, "broker") == 0 && strcmp(name, "url") == 0)
+        reading->config->brokers[reading->config->broker_count - 1].url_line = reading->line;
 }
 
-static int take_key(void *ctx, const char *section, const char *name, const char *value)
+static void take_key(struct reading *reading, const char *name, const char *value)
 {
-    struct reading *reading = ctx;
-    const struct config_key *key = config_find(section, name);
+    const struct config_key *key = config_find(reading->in, name);
     struct config_error why = {{0}};
-    if (reading->section)
-        return take_named_key(reading, name, value);
+    if (reading->section) {
+        take_named_key(reading, name, value);
+        return;
+    }
     if (!key) {
-        if (section[0] && !config_is_section(bytes_str(section)))
-            complain_section(reading, section);
-        else
-            complain_unknown(reading, section, name);
-        return 0;
+        complain_unknown(reading, reading->in, name);
+        return;
     }
     unsigned *first_line = &reading->lines[key - config_keys];
     if (*first_line && !may_be_repeated(key)) {
@@ -318,20 +311,18 @@ static int take_key(void *ctx, const char *section, const char *name, const char
                        "%s.%s is set in line %u already; take one of the two lines away",
                        key->section, key->name, *first_line);
         complain(reading, what);
-        return 0;
+        return;
     }
     if (!*first_line) {
         forget_list(reading->config, key);
         *first_line = reading->line;
     }
     if (complain_quotes(reading, key, value))
-        return 0;
-    if (!config_set(reading->config, key, value, &why)) {
+        return;
+    if (config_set(reading->config, key, value, &why))
+        set_place(reading, key, value);
+    else
         complain_value(reading, key, value, &why);
-        return 0;
-    }
-    set_place(reading, key, value);
-    return 1;
 }
 
 /* A line [broker.NAME] is an entry more; any other [section] ends it. */
@@ -347,6 +338,7 @@ static void begin_section(struct reading *reading, struct bytes name)
                        name.at); /* cut: it is shown so */
         if (!config_is_section(name))
             complain_section(reading, word);
+        (void)snprintf(reading->in, sizeof(reading->in), "%.32s", word); /* known ones fit */
         return;
     }
     const char *stop = memchr(name.at, '.', name.len);
@@ -355,69 +347,88 @@ static void begin_section(struct reading *reading, struct bytes name)
         complain(reading, why.text);
 }
 
-/* Otherwise the library reads on, and its first error is a key below in no section. */
-static void check_section(struct reading *reading, const char *line)
+/* A line that begins with a bracket. */
+static void take_section(struct reading *reading, const char *line)
 {
     char what[CONFIG_TEXT_MAX];
-    if (reading->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
-        line += 3;
-    size_t len = line[0] ? strcspn(line + 1, " \t\r\n;#") : 0;
-    const char *end = line[0] == '[' ? strchr(line, ']') : NULL;
-    if (end)
+    const char *end = strchr(line, ']');
+    size_t len = strcspn(line + 1, " \t");
+    if (!end) {
+        (void)snprintf(what, sizeof(what), "the ] of a section is missing: write [%.*s]",
+                       len > 60 ? 60 : (int)len, line + 1);
+        complain(reading, what);
+    } else if (end[1]) {
+        (void)snprintf(what, sizeof(what),
+                       "behind the ] of a section stands \"%.60s\": write it in a line of its own",
+                       end + 1 + strspn(end + 1, " \t"));
+        complain(reading, what);
+    } else {
         begin_section(reading, bytes_of(line + 1, (size_t)(end - line - 1)));
-    if (line[0] != '[' || end)
-        return;
-    (void)snprintf(what, sizeof(what), "the ] of a section is missing: write [%.*s]",
-                   len > 60 ? 60 : (int)len, line + 1);
-    complain(reading, what);
+    }
 }
 
-/* A # behind a blank begins a comment, as a ; does, which the library takes off by itself. */
+/* A ; or a # behind a blank begins a comment. */
 static void cut_comment(char *line)
 {
     for (char *at = line; *at; at++) {
-        if (*at != '#' || at == line || (at[-1] != ' ' && at[-1] != '\t'))
+        if ((*at != '#' && *at != ';') || at == line || (at[-1] != ' ' && at[-1] != '\t'))
             continue;
-        at[0] = '\n';
-        at[1] = '\0';
+        *at = '\0';
         return;
     }
 }
 
-/*
- * Counts lines, whose number the library does not pass to its handler, and refuses lines that it
- * would truncate. Removes blanks before a line: the library would append the line to the value
- * above.
- */
-static char *read_line(char *room, int room_bytes, void *ctx)
+/* Without the blanks at both ends, which are cut off in place. */
+static char *trim(char *text)
 {
-    struct reading *reading = ctx;
-    char *line = reading->refused ? NULL : fgets(room, room_bytes, reading->file);
-    if (!line)
-        return NULL;
-    reading->line++;
-    if (!strchr(line, '\n') && !feof(reading->file)) {
-        char what[80];
-        bool cut = strlen(line) + 1 == (size_t)room_bytes;
-        (void)snprintf(what, sizeof(what), "the line is longer than %d bytes", room_bytes - 2);
-        complain(reading, cut ? what : "the line has a NUL byte: is this a text file?");
-        return NULL;
-    }
-    size_t blanks = strspn(line, " \t");
-    memmove(line, line + blanks, strlen(line + blanks) + 1);
-    check_section(reading, line);
+    static const char blanks[] = " \t\r\n\v\f";
+    text += strspn(text, blanks);
+    size_t len = strlen(text);
+    while (len && strchr(blanks, text[len - 1]))
+        len--;
+    text[len] = '\0';
+    return text;
+}
+
+static void take_line(struct reading *reading, char *line)
+{
+    if (reading->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+        line += 3;
+    line = trim(line);
+    if (line[0] == '\0' || line[0] == ';' || line[0] == '#')
+        return;
     cut_comment(line);
-    return reading->refused ? NULL : line;
+    line = trim(line);
+    if (line[0] == '[') {
+        take_section(reading, line);
+        return;
+    }
+    char *end = line + strcspn(line, "=:");
+    if (*end == '\0') {
+        complain(reading, "not a [section], a key = value, or a comment");
+        return;
+    }
+    *end = '\0';
+    take_key(reading, trim(line), trim(end + 1));
 }
 
-/* Complains of the first line that neither the library nor we could read. */
-static void complain_unread(struct reading *reading, int bad_line)
+/* Reads a line. False: there is none, or it cannot be taken, which has been complained of. */
+static bool read_line(struct reading *reading, char room[LINE_ROOM])
 {
-    if (bad_line <= 0 || (reading->refused && reading->refused_line <= (unsigned)bad_line))
-        return;
-    reading->refused = false; /* that was of a line below */
-    reading->line = (unsigned)bad_line;
-    complain(reading, "not a [section], a key = value, or a comment");
+    if (!fgets(room, LINE_ROOM, reading->file)) {
+        reading->line++;
+        if (ferror(reading->file))
+            complain(reading, "the file cannot be read on from here");
+        return false;
+    }
+    reading->line++;
+    if (strchr(room, '\n') || feof(reading->file))
+        return true;
+    char what[80];
+    bool cut = strlen(room) + 1 == LINE_ROOM;
+    (void)snprintf(what, sizeof(what), "the line is longer than %d bytes", LINE_ROOM - 2);
+    complain(reading, cut ? what : "the line has a NUL byte: is this a text file?");
+    return false;
 }
 
 enum err config_read(struct config *config, const char *path, struct config_error *out_error)
@@ -438,10 +449,9 @@ enum err config_read(struct config *config, const char *path, struct config_erro
                        "%.300s: this is a directory; give the configuration file itself", path);
         return ERR_INVALID;
     }
-    int bad_line = ini_parse_stream(read_line, &reading, take_key, &reading);
-    complain_unread(&reading, bad_line);
-    if (ferror(reading.file) || bad_line < 0)
-        complain(&reading, "the file cannot be read on from here");
+    char line[LINE_ROOM];
+    while (!reading.refused && read_line(&reading, line))
+        take_line(&reading, line);
     (void)fclose(reading.file); /* only read from */
     return reading.refused ? ERR_INVALID : OK;
 }

@@ -2,6 +2,7 @@
  * Warnings about values that are allowed but probably not intended: printed at the start and by
  * --check-config; laterd starts nevertheless.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "server/config/config_parts.h"
@@ -132,6 +133,71 @@ static void add_unused_ca(const struct config *config, struct buf *out)
     }
 }
 
+/* Files that are for TLS, and what is for sentinels, with a redis.url that has none of it. */
+static void add_unused_of_redis(const struct config *config, struct buf *out)
+{
+    static const char *const names[] = {"tls_ca", "tls_certificate", "tls_key", "sentinel_user",
+                                        "sentinel_password"};
+    enum { OF_TLS = 3 };
+    bool tls = strncmp(config->redis_url, "rediss", 6) == 0;
+    bool sentinels = strstr(config->redis_url, "+sentinel://") != NULL;
+    if (config->engine != ENGINE_REDIS)
+        return; /* add_unused_sections() warns */
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct config_key *key = config_find("redis", names[i]);
+        const char *value = (const char *)config + key->at; /* a word */
+        if (!value[0] || (i < OF_TLS ? tls : sentinels))
+            continue;
+        begin(config, out, key);
+        buf_addf(out, " has no effect: that needs a redis.url with %s\n",
+                 i < OF_TLS ? "rediss" : "+sentinel://");
+    }
+}
+
+/* The same of brokers. What $NAME and file:PATH stand for is not known here. */
+static void add_unused_of_brokers(const struct config *config, struct buf *out)
+{
+    static const char *const schemes[TARGET_TYPES] = {[TARGET_AMQP] = "amqps://",
+                                                      [TARGET_KAFKA] = "kafkas://",
+                                                      [TARGET_NATS] = "nats+tls://",
+                                                      [TARGET_REDIS] = "rediss"};
+    for (unsigned i = 0; i < config->broker_count; i++) {
+        const struct config_broker *broker = &config->brokers[i];
+        const char *name = broker->ca[0]            ? "ca"
+                           : broker->certificate[0] ? "certificate"
+                           : broker->key[0]         ? "key"
+                                                    : NULL;
+        const char *scheme = schemes[broker->type];
+        if (!name || !scheme || broker->url[0] == '$' || strncmp(broker->url, "file:", 5) == 0 ||
+            strncmp(broker->url, scheme, strlen(scheme)) == 0)
+            continue;
+        buf_addf(out, "%swarning: [broker.%s] %s has no effect: that needs a url with %s\n",
+                 config_place_text(broker->named.place).text, broker->named.name, name, scheme);
+    }
+}
+
+/* Memory that is promised to one purpose, of which there is less for all. */
+static void add_beyond_memory(const struct config *config, struct buf *out)
+{
+    static const char *const names[][3] = {
+        {"store", "recent_bytes", "pushes are refused when so much is filled"},
+        {"limits", "buffer_bytes", "no connection is closed before pushes are refused"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct config_key *key = config_find(names[i][0], names[i][1]);
+        int64_t bytes;
+        memcpy(&bytes, (const char *)config + key->at, sizeof(bytes));
+        if (!config->memory_bytes || bytes < config->memory_bytes ||
+            (config->engine == ENGINE_REDIS && key->at == offsetof(struct config, recent_bytes)))
+            continue;
+        begin(config, out, key);
+        buf_add_str(out, " (");
+        config_add_number(out, KIND_BYTES, bytes);
+        buf_add_str(out, ") is not below limits.memory_bytes (");
+        config_add_number(out, KIND_BYTES, config->memory_bytes);
+        buf_addf(out, "): %s\n", names[i][2]);
+    }
+}
+
 void config_add_warnings(const struct config *config, struct buf *out)
 {
     add_unused_redis(config, out);
@@ -139,4 +205,7 @@ void config_add_warnings(const struct config *config, struct buf *out)
     add_bare_times(config, out);
     add_unused_spilling(config, out);
     add_unused_ca(config, out);
+    add_unused_of_redis(config, out);
+    add_unused_of_brokers(config, out);
+    add_beyond_memory(config, out);
 }

@@ -174,7 +174,8 @@ static enum err write_listener(struct conversion *conversion)
     if (host.len != address.len || !memchr(address.at, ':', address.len) ||
         address.len + 8 >= CONFIG_ADDRESS_MAX) {
         (void)snprintf(conversion->error->text, sizeof(conversion->error->text),
-                       "bind_address is no HOST:PORT");
+                       "bind_address = %.*s is no HOST:PORT, as 0.0.0.0:9277 is",
+                       address.len > 100 ? 100 : (int)address.len, address.at);
         return ERR_INVALID;
     }
     buf_add_str(conversion->out, "http = ");

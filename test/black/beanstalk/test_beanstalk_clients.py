@@ -145,6 +145,8 @@ def same_transcripts(program, tmp_path, modules=""):
         theirs, ours = runs(program, [beanstalkd.port, port], modules)
         if not theirs.hung() and not ours.hung():
             same(theirs.timeless(), ours.timeless())
+        for one in theirs, ours:
+            assert one.code >= 0, f"{program}: ended by a signal, whatever the machine does: {one.said}"
         with judged_unless(busy):
             for one in theirs, ours:
                 assert one.code == 0, f"{program}: {one.said}"

@@ -412,6 +412,26 @@ def test_a_replay_that_finds_none_says_where_codes_are_seen(later, topic):
     assert later("replay", topic, "--code", "9xx").stdout == "kicked 1 of 1 buried job\n"
 
 
+@pytest.mark.embedded("it is the command's own rule, and the server has two protocols")
+def test_a_bench_touches_no_jobs_of_somebody_else(later, laterd):
+    server = laterd(beanstalk=("127.0.0.1:0",))
+    url, tubes = f"http://127.0.0.1:{server.port}", ("--beanstalk", f"127.0.0.1:{server.beanstalk_port}")
+    few = ("--jobs", "10", "--connections", "1", "--seconds", "5", "--topic", "orders")
+    with Client(server.port) as client:
+        client.push("orders", id="mine", body="x")
+        client.push("orders", id="later", body="x", delay="1h")
+        for words in (["put"], ["cycle"], ["cycle", "--keep"], ["idle"], ["put", *tubes], ["cycle", *tubes]):
+            refused = later("bench", *words, *few, server=url)
+            assert refused.returncode == CONFLICT and refused.stdout == "", (words, refused)
+            assert " orders has 2 jobs, and a bench " in refused.stderr, (words, refused)
+            assert ("--keep" in refused.stderr) == (words[0] == "put"), (words, refused)
+        assert later("bench", "put", "--keep", *few, server=url).returncode == DONE  # it adds to them
+        assert client.counts("orders")["delayed"] == 11 and client.state("mine") == "ready"
+        for words in ((), tubes):
+            done = later("bench", "cycle", *words, *few[:-1], f"empty{len(words)}", server=url)
+            assert done.returncode == DONE, done
+
+
 def test_a_bench_of_no_jobs_is_refused(later):
     refused = later("bench", "put", "--jobs", "0")
     assert refused.returncode == USAGE and "--jobs is at least 1" in refused.stderr, refused

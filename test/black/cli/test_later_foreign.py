@@ -1,5 +1,6 @@
 """later, asking what is no laterd: all it answers is 200, or nothing. Nothing was done then."""
 
+import json
 import os
 import subprocess
 
@@ -154,3 +155,20 @@ def test_topics_says_that_there_are_none():
         done = later(fake.url, "topics")
         assert done.returncode == NOTHING and "there are no topics" in done.stderr
         assert later(fake.url, "topics --json").stderr == ""
+
+
+def test_a_clear_that_is_refused_says_so_once():
+    """Only an older server, which knows no state "all", is asked for one state after the other."""
+    topic = {"name": "t", "delayed": 1, "ready": 2, "reserved": 0, "buried": 0}
+    no = (503, {"status": 503, "code": "store_failed", "detail": "the disk has failed"})
+    with Fake({"GET /v1/topics/t": (200, topic), "POST /v1/topics/t/clear": no}) as fake:
+        done = later(fake.url, "clear t --yes")
+        assert (done.returncode, done.stderr) == (REFUSED, "later clear: t: the disk has failed (store_failed)\n")
+
+    def older(_, text):
+        if json.loads(text)["state"] == "all":
+            return 400, {"status": 400, "code": "bad_field", "field": "state", "detail": "no such state"}
+        return 200, {"jobs": 1, "more": False}
+    with Fake({"GET /v1/topics/t": (200, topic), "POST /v1/topics/t/clear": older}) as fake:
+        done = later(fake.url, "clear t --yes")
+        assert (done.returncode, done.stderr, done.stdout) == (DONE, "", "deleted 4 jobs\n")

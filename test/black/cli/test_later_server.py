@@ -68,6 +68,18 @@ def test_a_certificate_that_is_not_trusted_is_refused_with_what_to_do(shared, pa
         assert "/nowhere.crt" in line
 
 
+def test_a_restore_that_is_watched_warns_of_an_insecure_server_once(papers):
+    """Its progress is asked for over a connection of its own, every two seconds."""
+    def slow(*_):
+        assert eventually(lambda: fake.asked("GET /v1/journal"), 30)
+        return 200, {"rows": 1, "created": 1, "kept": 0, "refused": 0, "ms": 1}
+    with Fake({"POST /v1/restore": slow, "GET /v1/journal": (200, {"restore": {"state": "none"}})}) as fake, \
+            Front(fake.server.server_address[1], certificate=pair(papers)) as front:
+        done = later(front.url, "journal", "restore", "--insecure")
+        assert done.returncode == DONE and len(done.stderr.splitlines()) == 1, done
+        assert "--insecure: the server's certificate" in done.stderr
+
+
 def test_authorities_that_are_given_are_in_place_of_the_systems(shared, papers, tmp_path):
     prefix = system_with(papers / "ca.crt", tmp_path / "system")
     with Front(shared.port, certificate=pair(papers)) as front:

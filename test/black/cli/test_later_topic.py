@@ -214,6 +214,16 @@ def test_topics_shows_why_a_buried_job_failed(client, later, topic):
     assert line.startswith(f"buried    {topic}-1, failed 20") and line.endswith(" code 503: no such shop"), line
 
 
+def test_topics_shows_why_a_job_failed_that_waits_for_its_next_attempt(client, later, topic):
+    for name in ("untried", "failed"):
+        assert later("push", topic, "x", "--id", f"{topic}-{name}", "--delay", "1h").returncode == 0
+    assert "\nretrying " not in later("topics", topic).stdout
+    assert later("run", f"{topic}-failed").returncode == 0 and later("pop", topic).returncode == 0
+    assert later("release", f"{topic}-failed", "--delay", "2h", "--code", "503", "--reason", "closed").returncode == 0
+    line, = re.findall(r"^retrying  .*", later("topics", topic).stdout, re.M)
+    assert line.startswith(f"retrying  {topic}-failed, failed 20") and line.endswith(" code 503: closed"), line
+
+
 def test_get_shows_the_schedule_what_it_carries_and_the_last_failure(client, later, topic):
     job_id = f"{topic}-job"
     done = later("push", topic, "x", "--id", job_id, "--retry", "1s,2m", "--key", "k", "--header", "A: b")

@@ -1,12 +1,17 @@
 """later pop --exec: a command for each job, its body on standard input, the lease held while it runs."""
 
+import contextlib
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
+from fake_v1 import Fake
 from ports import free_port
 from process import LATER
 from wire import Client, eventually
@@ -218,3 +223,100 @@ def test_a_job_whose_lease_a_killed_server_has_not_kept_is_reported(laterd, cons
             assert works.returncode == DONE
         else:
             assert works.returncode == CONFLICT and "held: the server no longer knows its lease" in errors, errors
+
+
+class Server(Fake):
+    """One job, and what becomes of it: `renewals` and `finishes` are the answers, the last one again and again."""
+
+    def __init__(self, ttr_ms, renewals=(), finishes=()):
+        self.job = {"id": "held", "topic": "t", "lease": "l", "ttr_ms": ttr_ms, "attempt": 1, "failures": 0,
+                    "body": "x", "state": "reserved"}
+        self.left = [self.job]
+        super().__init__({
+            "POST /v1/reserve": lambda *_: (200, {"jobs": [self.left.pop()]}) if self.left else (204, None),
+            "POST /v1/jobs/held/touch": self.one_of(renewals or [(200, self.job)]),
+            "POST /v1/jobs/held/finish": self.one_of(finishes or [(204, None)])})
+
+    @staticmethod
+    def one_of(answers):
+        left = list(answers)
+
+        def answer(*_):
+            one = left.pop(0) if len(left) > 1 else left[0]
+            return one() if callable(one) else one
+        return answer
+
+
+FORBIDDEN = (403, {"status": 403, "code": "forbidden", "detail": "not with this token"})
+FULL = (503, {"status": 503, "code": "store_full", "detail": "the disk is full"})
+
+
+@pytest.mark.embedded("it asks a server of its own")
+def test_a_renewal_that_is_refused_is_tried_again_while_the_lease_is_good(consumer, tmp_path):
+    """The command is nearly done, perhaps; and somebody may put the right in order again."""
+    with Server(3000, renewals=[FORBIDDEN, (200, {"id": "held"})]) as server:
+        done = consumer(server.address.split(":")[1], "t", "sleep 3.5; echo done")
+        assert done.communicate(timeout=60)[0] == "done\n" and done.returncode == DONE
+        assert len(server.asked("POST /v1/jobs/held/finish")) == 1
+    with Server(1500, renewals=[FORBIDDEN]) as server:
+        began = time.monotonic()
+        ended = consumer(server.address.split(":")[1], "t", "sleep 50; echo survived")
+        out, errors = ended.communicate(timeout=60)
+        assert out == "" and ended.returncode == WRONG and 1.4 < time.monotonic() - began < 40
+        assert "held: its lease could not be renewed, and has ended: the command was ended" in errors
+        assert errors.count("not with this token") == 1 and not server.asked("POST /v1/jobs/held/finish")
+
+
+@pytest.mark.embedded("it asks a server of its own")
+def test_a_signal_while_a_job_is_finished_lets_the_finish_end(consumer):
+    may_answer = threading.Event()
+
+    def slow():
+        assert may_answer.wait(60)
+        return 204, None
+    with Server(60000, finishes=[slow]) as server:
+        works = consumer(server.address.split(":")[1], "t", "true", "--forever")
+        assert eventually(lambda: server.asked("POST /v1/jobs/held/finish"))
+        works.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert works.poll() is None
+        may_answer.set()
+        assert works.communicate(timeout=30) == ("", "") and works.returncode == DONE
+        assert len(server.asked("POST /v1/jobs/held/finish")) == len(server.asked("POST /v1/reserve")) == 1
+
+
+@pytest.mark.embedded("it asks a server of its own")
+def test_a_finish_that_waits_for_its_next_try_goes_on_after_one_signal_and_is_tried_once_more_after_two(consumer):
+    for stops, finishes in ((1, [FULL, FULL, (204, None)]), (2, [FULL])):
+        with Server(60000, finishes=finishes) as server:
+            works = consumer(server.address.split(":")[1], "t", "true", "--forever")
+            assert eventually(lambda: server.asked("POST /v1/jobs/held/finish"))
+            time.sleep(0.2)  # it has the answer, and waits for a second
+            for _ in range(stops):
+                works.send_signal(signal.SIGTERM)
+                time.sleep(0.1)
+            errors = works.communicate(timeout=30)[1]
+            assert works.returncode == DONE, errors
+            assert len(server.asked("POST /v1/jobs/held/finish")) == (3 if stops == 1 else 2), errors
+            assert ("it comes again when its ttr ends" in errors) == (stops == 2), errors
+
+
+def test_a_command_that_asks_its_terminal_gets_an_error_and_does_not_wait(client, shared, topic):
+    """In later's session it would be stopped, for it is in the background there, and its job held for good."""
+    push(client, topic, f"{topic}-1", body="x")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["LATER_SERVER"] = f"http://127.0.0.1:{shared.port}"
+        os.execv(LATER, [LATER, "pop", topic, "--exec", "read line < /dev/tty"])
+    try:
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while select.select([terminal], [], [], 30)[0] and (more := os.read(terminal, 65536)):
+                shown += more
+        assert b"it comes again " in shown, shown
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        assert os.waitpid(pid, 0)[1] == WRONG << 8
+        os.close(terminal)
+    assert state(client, f"{topic}-1") == "delayed"

@@ -369,7 +369,7 @@ def test_nor_from_one_that_has_begun_a_resync(member, maria, base):
 @pytest.mark.deadline
 @pytest.mark.parametrize("connected", [True, False])
 def test_on_redis_who_stops_lets_another_lead_while_mysql_is_frozen(member, maria, service, base, connected):
-    """Also where the journal is still about to connect: nothing can end that before its time-out."""
+    """Also where the journal is still about to connect."""
     prefix = f"frozen{time.monotonic_ns()}"  # a try before this one has left its jobs
     redis = {"engine": {"engine": "redis"}, "redis": {"url": service.url, "prefix": prefix}}
     try:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -13,8 +14,9 @@ import pytest
 
 from journal import (CURSORS, DELAYED, FINISHED, JOBS, READY, differences, gauge, listed, rows, store_of)
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
+from patience import soon
 from process import LATER, ROOT, Laterd
-from wire import Client, eventually
+from wire import Client, Stream, eventually
 
 pytestmark = [NEEDED]
 
@@ -348,3 +350,25 @@ def test_many_rows_come_back_in_pages(queue, maria, base):
     with Client(server.port, seconds=60) as client:
         written(client, maria, base)
     assert len(rows(maria, base, "status NOT IN(3,4)")) == 10030
+
+
+@pytest.mark.deadline
+@pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
+def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):
+    """The journal's and a restore's: to a server that says nothing, and to one that does not even take them."""
+    with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as mysql:
+        port = mysql.getsockname()[1]
+        waiting = [] if accepts else [socket.socket() for _ in range(4)]
+        for one in waiting:  # they fill the backlog
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        server = laterd({"journal": {"url": f"mysql://u:p@127.0.0.1:{port}/d", "timeout": "20s"},
+                         "server": {"drain_seconds": 0}})
+        with Stream(server.port) as client:  # a restore goes on if its client leaves
+            client.send(b'POST /v1/restore HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{"id":"x"}')
+            time.sleep(0.5)
+        begun = time.monotonic()
+        assert server.stop() == 0
+        soon(time.monotonic() - begun, 2.5)
+        for one in waiting:
+            one.close()

@@ -3,10 +3,11 @@ Redis. One list of tests for all three; what a simulated service can show is in
 test/unit/member/election_test.c."""
 
 import signal
+import time
 
 import pytest
 from busy import Busy
-from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, boottime_us, until
+from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, ZooKeeperClient, boottime_us, until
 from patience import soon
 from ports import free_port
 from process import Laterd
@@ -203,6 +204,27 @@ def test_the_row_or_node_is_deleted_by_hand(service, join, request):
     until(lambda: all(candidate.epoch for candidate in candidates), 5)
     delete_by_hand(service, name_of(request))
     until(lambda: any(candidate.holds > epoch for candidate in candidates), 10)
+
+
+@ELECTION
+def test_who_joins_behind_more_than_a_thousand_nodes_finds_its_own_and_the_one_before(service, join, request):
+    """ZooKeeper lists them in any order, and laterd takes them all: without its own it would join again and again."""
+    if service.kind != "zookeeper":
+        pytest.skip("it has no list")
+    first = join(0)
+    wait_leader([first])
+    first.close()
+    folder = f"/test/laterd/{name_of(request)}/elect"
+    with ZooKeeperClient(service.port) as client:
+        others = [client.create(f"{folder}/other-", ZooKeeperClient.SEQUENTIAL) for _ in range(1200)]
+        until(lambda: len(client.children(folder)) == 1200, 10)  # the first one's has gone
+        second = join(1)
+        until(lambda: len(client.children(folder)) == 1201, 10)
+        time.sleep(1)
+        assert not second.holds and len(client.children(folder)) == 1201
+        for other in others:
+            client.delete(other)
+    wait_leader([second])
 
 
 @ELECTION

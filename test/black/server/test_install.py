@@ -2,12 +2,13 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 
 import pytest
 
-from process import ROOT, Laterd
+from process import LATERD, ROOT, Laterd
 
 pytestmark = pytest.mark.embedded("installing is the same whatever the engine")
 
@@ -80,6 +81,39 @@ def test_an_installed_laterd_finds_its_plugins_whatever_the_prefix(tmp_path):
     server.command = lambda: [tmp_path / "opt/later/bin/laterd", "--config", config]
     with server:
         assert server.events("store_opened")
+
+
+@pytest.mark.parametrize("folder, looked_for", [("bin", True), ("x", False), ("sbin", False)])
+def test_plugins_are_looked_for_beside_a_folder_named_bin_only(tmp_path, folder, looked_for):
+    """Beside another one anybody may write: of /tmp/x/laterd that would be /tmp/lib."""
+    beside = tmp_path / "lib" / "laterd" / "laterd-nats.so"
+    beside.parent.mkdir(parents=True)
+    beside.write_text("no shared object", encoding="utf-8")
+    (tmp_path / folder).mkdir()
+    program = shutil.copy(LATERD, tmp_path / folder / "laterd")
+    config = tmp_path / "laterd.conf"
+    config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = none\n[store]\ndata_dir = {tmp_path}/data\n"
+                      "[broker.b]\ntype = nats\nurl = nats://127.0.0.1:1\n", encoding="utf-8")
+    done = subprocess.run([program, "-c", config, "--check-config"], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert ("/lib/laterd/laterd-nats.so: file too short" in done.stderr) == looked_for, done
+    assert done.returncode != 0 or not looked_for  # one that is installed on this machine may be found last
+
+
+def test_objects_are_built_again_with_other_flags(tmp_path):
+    """Else `make TLS=0` in a tree that was built with TLS would build nothing."""
+    target = tmp_path / "src/base/arena.o"
+
+    def built(*words):
+        before = target.stat().st_mtime_ns if target.exists() else 0
+        done = make(f"BUILD={tmp_path}", *words, str(target))
+        assert done.returncode == 0, done.stderr
+        return target.stat().st_mtime_ns != before
+    assert built() and not built()
+    for flag in ("TLS=0", "REDIS=0", "OPT=-O1", "LDFLAGS=-s"):
+        assert built(flag) and not built(flag), flag
+    assert not built("LDFLAGS=-s", "PREFIX=/usr")  # it is for the last place where plugins are looked for
+    assert built() and not built()
 
 
 def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):

@@ -425,16 +425,21 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server.signal(signal.SIGHUP)
     assert server.wait_log("reloaded")
     (_, facts), = server.events("reloaded")
-    assert "log_level=error drain_s=3" in facts and "restart" in facts
+    assert "log_level=error drain_ms=3000" in facts and "restart" in facts
     server.config["server"]["log_level"] = "loud"
     server.command()
     server.signal(signal.SIGHUP)
     assert server.wait_log("reload_failed")
     assert "log_level = loud" in server.events("reload_failed")[0][1]
-    server.config["server"].update(log_level="warn", beanstalk="11300")
+    server.config["server"].update(log_level="warn", http="127.0.0.1:0,delayqueue")
     server.command()
     server.signal(signal.SIGHUP)
-    assert server.wait_log("reload_failed", count=2), "laterd would not start with it"
+    assert server.wait_log("reload_failed", count=2)
+    assert "unknown dialect 'delayqueue'" in server.events("reload_failed")[1][1], "its quotes end no text of the log"
+    server.config["server"].update(http="127.0.0.1:0", beanstalk="11300")
+    server.command()
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reload_failed", count=3), "laterd would not start with it"
     assert eventually(lambda: any("server.beanstalk = 11300: this is not an address to listen on" in line
                                   for line in server.lines))
     with Client(server.port) as client:

@@ -281,9 +281,9 @@ static void keys_of_a_section_that_has_no_effect_are_warned_of(void **state)
 
 static void a_line_that_is_too_long_or_no_text_is_refused(void **state)
 {
-    char text[4096] = "[server]\nhosts = ";
+    char text[8192] = "[server]\nhosts = ";
     (void)state;
-    memset(text + strlen(text), 'a', 2000);
+    memset(text + strlen(text), 'a', 5000);
     assert_int_equal(check(text), ERR_INVALID);
     assert_non_null(strstr(error.text, ":2: the line is longer than "));
     FILE *file = fopen(path, "we");
@@ -319,6 +319,69 @@ static void a_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
                     "tls=verify\n");
     expect_warnings("[journal]\nurl = mysql://u@h/d?socket=/s&tls=verify\nca = /a\n", NULL);
     expect_warnings("[journal]\nurl = $U\nca = /a\n", NULL);
+}
+
+static void what_is_for_tls_or_sentinels_is_warned_of_where_there_are_none(void **state)
+{
+    static const char redis[] = "[engine]\nengine = redis\n[redis]\n";
+    char text[300];
+    (void)state;
+    (void)snprintf(text, sizeof(text), "%stls_key = /k\nurl = redis://rediss\n", redis);
+    expect_warnings(text, ":4: warning: redis.tls_key has no effect: that needs a redis.url with "
+                          "rediss\n");
+    (void)snprintf(text, sizeof(text), "%ssentinel_user = u\nurl = rediss://h\ntls_ca = /c\n",
+                   redis);
+    expect_warnings(text, ":4: warning: redis.sentinel_user has no effect: that needs a redis.url "
+                          "with +sentinel://\n");
+    (void)snprintf(text, sizeof(text),
+                   "%ssentinel_user = u\nurl = rediss+sentinel://h/m\ntls_ca = /c\n", redis);
+    expect_warnings(text, NULL);
+    expect_warnings("[broker.a]\ntype = nats\nurl = nats://h\nkey = /k\n",
+                    ":1: warning: [broker.a] key has no effect: that needs a url with "
+                    "nats+tls://\n");
+    expect_warnings("[broker.a]\ntype = amqp\nurl = amqps://h\nca = /c\n[broker.b]\ntype = "
+                    "kafka\nurl = $K\nca = /c\n[broker.c]\ntype = redis\nurl = redis://h\n",
+                    NULL);
+}
+
+static void memory_for_one_purpose_is_below_that_for_all(void **state)
+{
+    (void)state;
+    expect_warnings("[limits]\nmemory_bytes = 1G\n[store]\nrecent_bytes = 2G\n",
+                    ":4: warning: store.recent_bytes (2G) is not below limits.memory_bytes (1G): "
+                    "pushes are refused when so much is filled\n");
+    expect_warnings("[limits]\nmemory_bytes = 1G\nbuffer_bytes = 1G\n",
+                    ":3: warning: limits.buffer_bytes (1G) is not below limits.memory_bytes (1G): "
+                    "no connection is closed before pushes are refused\n");
+    expect_warnings("[limits]\nmemory_bytes = 1G\nbuffer_bytes = 512M\n", NULL);
+    expect_warnings("[store]\nrecent_bytes = 2G\n", NULL);
+}
+
+static void what_stands_behind_the_bracket_of_a_section_is_refused(void **state)
+{
+    (void)state;
+    expect_error("[engine] engine = redis\n",
+                 ":1: behind the ] of a section stands \"engine = redis\": write it in a line of "
+                 "its own");
+    expect_error("[server]\n[broker.a]type = nats\n",
+                 ":2: behind the ] of a section stands \"type = nats\": write it in a line of its "
+                 "own");
+    assert_int_equal(check("[limits]  ; x\njobs = 5\n[server]\t# ]\n"), OK);
+    assert_int_equal(config.jobs, 5);
+}
+
+/* Three sentinels have long names in a cluster of containers. */
+static void a_value_may_be_as_long_as_its_key_says(void **state)
+{
+    char text[700] = "[engine]\nengine = redis\r\n[redis]\n  url : redis://", *end;
+    (void)state;
+    end = text + strlen(text);
+    memset(end, 'h', 503);
+    memcpy(end + 503, "  \r\n", 5);
+    assert_int_equal(check(text), OK);
+    assert_int_equal(strlen(config.redis_url), 511);
+    memcpy(end + 503, "h\n", 3);
+    expect_error(text, ":4: url = …: must be redis://…, up to 511 bytes");
 }
 
 static void a_comment_may_stand_behind_a_value(void **state)
@@ -417,6 +480,10 @@ int main(void)
         cmocka_unit_test(keys_of_a_section_that_has_no_effect_are_warned_of),
         cmocka_unit_test(a_line_that_is_too_long_or_no_text_is_refused),
         cmocka_unit_test(a_ca_that_no_certificate_is_compared_with_is_warned_of),
+        cmocka_unit_test(what_is_for_tls_or_sentinels_is_warned_of_where_there_are_none),
+        cmocka_unit_test(memory_for_one_purpose_is_below_that_for_all),
+        cmocka_unit_test(what_stands_behind_the_bracket_of_a_section_is_refused),
+        cmocka_unit_test(a_value_may_be_as_long_as_its_key_says),
         cmocka_unit_test(a_comment_may_stand_behind_a_value),
         cmocka_unit_test(a_value_in_quotation_marks_is_refused),
         cmocka_unit_test(sizes_have_suffixes_of_powers_of_1024_and_no_others),

@@ -93,8 +93,10 @@ static void what_cannot_be_meant_is_refused_with_its_line(void **state)
     (void)state;
     expect_refused(BYTES("bucket_size = 3\nnonsense\n"), "line 2: not a key = value, or a comment");
     expect_refused(BYTES("bind_address = a\x01:1\n"), "line 1: a control character, or not UTF-8");
-    expect_refused(BYTES("bind_address = 9277\n"), "bind_address is no HOST:PORT");
-    expect_refused(BYTES("bind_address = 'a:1,none'\n"), "bind_address is no HOST:PORT");
+    expect_refused(BYTES("bind_address = 9277\n"),
+                   "bind_address = 9277 is no HOST:PORT, as 0.0.0.0:9277 is");
+    expect_refused(BYTES("bind_address = 'a:1,none'\n"),
+                   "bind_address = a:1,none is no HOST:PORT, as 0.0.0.0:9277 is");
     expect_refused(BYTES("bind_address = \0:1\n"), "line 1: a control character, or not UTF-8");
 }
 
