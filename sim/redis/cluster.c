@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/codec.h"
 #include "base/mem.h"
 #include "sim/redis/server_parts.h"
 
@@ -169,7 +170,10 @@ static void add_node(struct buf *out, const struct sim_redis *node, unsigned pla
 
 static unsigned run_end(const uint8_t *owners, unsigned first)
 {
+    const uint64_t eight = UINT64_C(0x0101010101010101) * owners[first];
     unsigned last = first;
+    while (last + 8 < SIM_CLUSTER_SLOTS && get_u64(owners + last + 1) == eight)
+        last += 8;
     while (last + 1 < SIM_CLUSTER_SLOTS && owners[last + 1] == owners[first])
         last++;
     return last;

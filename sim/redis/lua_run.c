@@ -1,5 +1,5 @@
 /*
- * Owns the Lua state. `running`: a script runs; scripts do not nest.
+ * Owns the Lua states. `running`: a script runs; scripts do not nest.
  */
 #include "sim/redis/lua_run.h"
 
@@ -8,9 +8,9 @@
 #include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/redis/script_parts.h"
 #include "sim/redis/commands.h"
@@ -21,12 +21,12 @@ enum { WORDS_MAX = 8192 };
 struct compiled {
     XXH128_hash_t hash;
     char sha[LUA_SHA_DIGITS];
-    int function; /* in Lua's registry */
+    lua_State *lua; /* its own */
+    int on_error;   /* in Lua's registry: Redis' own error handler */
+    int function;   /* there, too */
 };
 
 static struct {
-    lua_State *lua;
-    int on_error; /* in the registry: Redis' own error handler */
     struct compiled all[LUA_SCRIPTS_MAX];
     uint32_t count;
     struct sim_lua_host *host;
@@ -276,7 +276,7 @@ static void *allocate(void *user, void *old, size_t old_bytes, size_t bytes)
     return new;
 }
 
-/* ---- the state ---- */
+/* ---- a state ---- */
 
 /* The error handler of Redis 7.0; only its name differs. */
 static const char ERROR_HANDLER[] = "local dbg = debug\n"
@@ -297,7 +297,7 @@ static const char ERROR_HANDLER[] = "local dbg = debug\n"
 
 enum { REDIS_VERSION_NUM = 0x070000 };
 
-static void begin(void)
+static lua_State *state_new(int *out_on_error)
 {
     static const luaL_Reg functions[] = {{"call", redis_call},
                                          {"pcall", redis_pcall},
@@ -309,11 +309,10 @@ static void begin(void)
                                           "module", "dofile", "loadfile", "print"};
     lua_State *lua = lua_newstate(allocate, NULL);
     CHECK(lua);
-    state.lua = lua;
     luaL_openlibs(lua);
     CHECK(luaL_loadbuffer(lua, ERROR_HANDLER, sizeof(ERROR_HANDLER) - 1, "@handler") == 0);
     CHECK(lua_pcall(lua, 0, 1, 0) == 0);
-    state.on_error = luaL_ref(lua, LUA_REGISTRYINDEX);
+    *out_on_error = luaL_ref(lua, LUA_REGISTRYINDEX);
     luaL_register(lua, "redis", functions);
     lua_pushnumber(lua, REDIS_VERSION_NUM);
     lua_setfield(lua, -2, "REDIS_VERSION_NUM");
@@ -324,30 +323,32 @@ static void begin(void)
         set_global(lua, removed[i]);
     }
     forbid_globals(lua);
+    return lua;
 }
 
 enum err sim_lua_load(struct bytes text, uint32_t *out_script, struct buf *out_error)
 {
     XXH128_hash_t hash = XXH3_128bits(text.at, text.len);
-    if (!state.lua)
-        begin();
+    hash_leave_vectors(text.len);
     for (uint32_t i = 0; i < state.count; i++) {
         if (XXH128_isEqual(state.all[i].hash, hash)) {
             *out_script = i;
             return OK;
         }
     }
-    if (luaL_loadbuffer(state.lua, text.at, text.len, "@user_script")) {
-        buf_addf(out_error, "-ERR Error compiling script (new function): %s\r\n",
-                 lua_tostring(state.lua, -1));
-        lua_pop(state.lua, 1);
-        return ERR_INVALID;
-    }
     CHECK(state.count < LUA_SCRIPTS_MAX);
     struct compiled *compiled = &state.all[state.count];
+    lua_State *lua = state_new(&compiled->on_error);
+    if (luaL_loadbuffer(lua, text.at, text.len, "@user_script")) {
+        buf_addf(out_error, "-ERR Error compiling script (new function): %s\r\n",
+                 lua_tostring(lua, -1));
+        lua_close(lua);
+        return ERR_INVALID;
+    }
     compiled->hash = hash;
+    compiled->lua = lua;
     script_sha1(text, compiled->sha);
-    compiled->function = luaL_ref(state.lua, LUA_REGISTRYINDEX);
+    compiled->function = luaL_ref(lua, LUA_REGISTRYINDEX);
     *out_script = state.count++;
     return OK;
 }
@@ -434,12 +435,12 @@ static void add_failure(lua_State *lua, uint32_t script, struct buf *out)
 void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_words arguments,
                  struct sim_lua_host *host, struct buf *out)
 {
-    lua_State *lua = state.lua;
     CHECK(script < state.count && !state.running);
+    lua_State *lua = state.all[script].lua;
     state.host = host;
     state.work = state.bytes = 0;
     state.running = true;
-    lua_rawgeti(lua, LUA_REGISTRYINDEX, state.on_error);
+    lua_rawgeti(lua, LUA_REGISTRYINDEX, state.all[script].on_error);
     set_words(lua, "KEYS", keys);
     set_words(lua, "ARGV", arguments);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, state.all[script].function);

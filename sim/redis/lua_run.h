@@ -4,9 +4,10 @@
  * and errors are converted in both directions as in Redis 7.0. Redis' other libraries (cjson, bit,
  * cmsgpack) are missing, because no script of ours uses them.
  *
- * One Lua state for the whole process: a script cannot keep anything in it, because globals are
- * forbidden, as in Redis. So a text is compiled once, no matter how many servers load it. One
- * thread.
+ * A text is compiled once, no matter how many servers load it, and has a Lua state of its own,
+ * which a script cannot keep anything in, because globals are forbidden, as in Redis. Redis has one
+ * for all scripts: its collector would visit all of them again and again, and what a script has
+ * dropped would have left the processor's cache before it is used again. One thread.
  */
 #ifndef LATERD_SIM_REDIS_LUA_RUN_H
 #define LATERD_SIM_REDIS_LUA_RUN_H

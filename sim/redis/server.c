@@ -383,10 +383,10 @@ static enum taken take_words(struct bytes *in, struct bytes *words, uint32_t *ou
     return TAKEN;
 }
 
-static void take_input(struct sim_redis_conn *conn)
+/* Runs the commands at the beginning of `in`, and returns the rest. */
+static struct bytes take_commands(struct sim_redis_conn *conn, struct bytes in)
 {
     static struct bytes words[WORDS_MAX];
-    struct bytes in = buf_bytes(&conn->in);
     while (!conn->blocked && !conn->closed) {
         uint32_t count = 0;
         enum taken taken = take_words(&in, words, &count);
@@ -400,13 +400,23 @@ static void take_input(struct sim_redis_conn *conn)
         if (count)
             take_command(conn, words, count);
     }
-    buf_drop(&conn->in, conn->in.len - in.len);
+    return in;
+}
+
+static void take_input(struct sim_redis_conn *conn)
+{
+    struct bytes rest = take_commands(conn, buf_bytes(&conn->in));
+    buf_drop(&conn->in, conn->in.len - rest.len);
 }
 
 void sim_redis_input(struct sim_redis_conn *conn, struct bytes bytes)
 {
     if (conn->closed)
         return;
+    if (conn->in.len == 0) { /* mostly: what has come need not be copied first */
+        buf_add_bytes(&conn->in, take_commands(conn, bytes));
+        return;
+    }
     buf_add_bytes(&conn->in, bytes);
     take_input(conn);
 }

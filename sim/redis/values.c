@@ -1,6 +1,7 @@
 #include "sim/redis/values.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 static struct bytes copy_of(struct bytes bytes)
@@ -83,10 +84,20 @@ static size_t key_place(const struct keyspace *keys, unsigned db, struct bytes n
     return low;
 }
 
-struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct bytes name)
+static struct value **recent_place(struct keyspace *keys, struct bytes name)
 {
+    return &keys->recent[hash_of(name.at, name.len) % KEYS_RECENT];
+}
+
+struct value *keyspace_find(struct keyspace *keys, unsigned db, struct bytes name)
+{
+    struct value **recent = recent_place(keys, name);
+    if (*recent && (*recent)->db == db && bytes_eq((*recent)->name, name))
+        return *recent;
     size_t at = key_place(keys, db, name);
     bool there = at < keys->count && compare_key(keys->values[at], db, name) == 0;
+    if (there)
+        *recent = keys->values[at];
     return there ? keys->values[at] : NULL;
 }
 
@@ -104,6 +115,9 @@ static void put_key(struct keyspace *keys, struct value *value)
 
 static void take_key(struct keyspace *keys, const struct value *value)
 {
+    struct value **recent = recent_place(keys, value->name);
+    if (*recent == value)
+        *recent = NULL;
     size_t at = key_place(keys, value->db, value->name);
     CHECK(at < keys->count && keys->values[at] == value);
     keys->count--;

@@ -27,15 +27,18 @@ struct value {
     struct buf string;
 };
 
+enum { KEYS_RECENT = 64 };
+
 struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
+    struct value *recent[KEYS_RECENT]; /* found last, by a hash of their names */
     bool scans_down; /* HSCAN uses another order, so cursors of other servers are not valid here */
 };
 
 /* A zeroed keyspace is empty and valid. */
 void keyspace_clear(struct keyspace *keys);
-struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct bytes name);
+struct value *keyspace_find(struct keyspace *keys, unsigned db, struct bytes name);
 /* The key must not exist. */
 struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
                            enum value_kind kind);

@@ -168,7 +168,7 @@ static void a_cluster_that_is_down_is_asked_with_measure(void **state)
 
 enum { LOST_JOBS = 300 };
 
-static struct value *set_of(const struct sim_redis *server, uint32_t partition, char which)
+static struct value *set_of(struct sim_redis *server, uint32_t partition, char which)
 {
     char tag[SCRIPT_PREFIX_MAX + 16], name[SCRIPT_PREFIX_MAX + 20];
     struct bytes at = script_tag(&engine->space, partition, tag);
@@ -177,7 +177,7 @@ static struct value *set_of(const struct sim_redis *server, uint32_t partition, 
 }
 
 /* Its jobs that wait or are ready, with some members more. */
-static size_t members_of(const struct sim_redis *server, uint32_t partition)
+static size_t members_of(struct sim_redis *server, uint32_t partition)
 {
     return set_of(server, partition, 'o')->count + set_of(server, partition, 'd')->count;
 }
