@@ -42,6 +42,7 @@ void slice_note_read(struct slice *slice, uint32_t block)
     CHECK(slice->unread_count > 0);
     slice->unread[block / 64] &= ~(UINT64_C(1) << block % 64);
     slice->unread_count--;
+    slice->block_unread = slice->block_unread && slice->unread_count > 0;
 }
 
 uint32_t slice_next_unread(const struct slice *slice)

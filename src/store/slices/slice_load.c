@@ -214,8 +214,12 @@ static size_t block_bytes(const struct slice *slice, uint32_t block)
 static bool may_begin(const struct slices *slices, const struct slice *slice)
 {
     const struct slice_load *load = &slices->load;
+    struct store_callbacks *callbacks = slices->store->callbacks;
     size_t bytes = block_bytes(slice, next_block(slices, slice));
-    return load->count == 0 || (load->count < LOADS_MAX && load->bytes + bytes <= LOAD_BYTES);
+    /* Then one at a time: blocks under way must not take the memory that their jobs need. */
+    bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < LOAD_BYTES;
+    return load->count == 0 ||
+           (load->count < LOADS_MAX && load->bytes + bytes <= LOAD_BYTES && !scarce);
 }
 
 static struct block_load *load_new(struct slices *slices, struct slice *slice, uint32_t block)
@@ -299,9 +303,11 @@ static void give_up_for_now(struct block_load *load)
 {
     struct slices *slices = load->slices;
     uint32_t block = load->block;
-    bool reports = load->tries >= LOAD_TRIES; /* the first one of its slice */
     bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
+    /* Not of a first failure beside another's: that one is tried again when the other is done. */
+    bool reports = !load->slice->block_unread && (load->tries >= LOAD_TRIES || load->again);
     struct slice *slice = leave(load);
+    slice->block_unread |= reports;
     if (!read_meanwhile)
         slice_note_unread(slice, block, slices->store->now_us + UNREAD_US);
     slice_load_order(slices, slice);
@@ -619,8 +625,11 @@ void slice_load_turn(struct slices *slices)
         return;
     for (struct list *at = load->blocks.next; at != &load->blocks; at = at->next)
         retry(load_of(at));
-    if (!pass_some(slices, &records))
+    if (!pass_some(slices, &records)) {
+        if (load->emptying && load->emptying->there)
+            (void)leave(load->emptying); /* others need its memory; it is begun again */
         return;
+    }
     empty_some(slices, &records);
     if (!begin_some(slices))
         return;

@@ -71,7 +71,8 @@ struct slice {
     bool making;          /* its jobs are still leaving the log */
     bool order_known;     /* slice_fence::seq and seq_last will not change any more */
     uint64_t seq_last;    /* the number of its last job; 0: not known */
-    bool index_unread;    /* it was reported that the disk cannot read its index */
+    bool index_unread;    /* it was reported that the disk cannot read its index, … */
+    bool block_unread;    /* … or a block, and not all have been read since */
     bool stuck;           /* it cannot be emptied, because some of its records are damaged */
 };
 

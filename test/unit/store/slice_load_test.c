@@ -132,6 +132,26 @@ static void p8_blocks_under_way_have_a_bounded_number_of_bytes(void **state)
     }
 }
 
+static uint64_t little_memory_left(struct store_callbacks *callbacks)
+{
+    (void)callbacks;
+    return BYTES_MAX - 1;
+}
+
+/* Else they could have the memory that their own jobs need, and wait for it for ever. */
+static void p8_one_block_is_under_way_while_memory_is_short(void **state)
+{
+    (void)state;
+    struct arrivals seen;
+    begin(&seen, 1);
+    seen.model.callbacks.memory_left = little_memory_left;
+    add_slices(&seen, JOB_BYTES);
+    load_all(&seen);
+    assert_int_equal(seen.reads_most, 1);
+    assert_int_equal(seen.out_of_order, 0);
+    model_fini(&seen.model);
+}
+
 static void make_bad(struct model *model, const struct slice *slice, uint32_t block)
 {
     char name[DISK_NAME_MAX];
@@ -176,6 +196,32 @@ static void a_block_that_cannot_be_read_holds_up_no_other(void **state)
         assert_int_equal(bad->unread_count, 0);
         model_fini(model);
     }
+}
+
+/* Two blocks of a slice fail; one can be read soon, the other never. */
+static void a_block_that_stays_unread_beside_one_that_does_not_is_reported(void **state)
+{
+    enum { LATER_US = 120 * 1000 * 1000 };
+    (void)state;
+    struct arrivals seen;
+    begin(&seen, 1);
+    struct model *model = &seen.model;
+    struct slice *bad = build_slice(model, model->now_us + HOUR_US, JOBS, JOB_BYTES);
+    char name[DISK_NAME_MAX];
+    slice_name(bad->head.number, name);
+    sim_disk_bad(model->disk, name, (uint64_t)bad->fences[0].offset * BLOCK,
+                 (uint64_t)bad->fences[1].offset * BLOCK + 1);
+    model->now_us += 100 * HOUR_US;
+    while (bad->unread_count < 2)
+        turn(&seen);
+    make_bad(model, bad, 1);
+    for (int64_t until_us = model->now_us + LATER_US; model->now_us < until_us;) {
+        model->now_us += 100 * 1000;
+        turn(&seen);
+    }
+    assert_int_equal(bad->unread_count, 1);
+    assert_int_equal(model->notices[STORE_UNREAD], 1);
+    model_fini(model);
 }
 
 /* A block that cannot be read and of which nothing lives is not tried again. */
@@ -276,7 +322,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
         cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
+        cmocka_unit_test(p8_one_block_is_under_way_while_memory_is_short),
         cmocka_unit_test(a_block_that_cannot_be_read_holds_up_no_other),
+        cmocka_unit_test(a_block_that_stays_unread_beside_one_that_does_not_is_reported),
         cmocka_unit_test(an_unread_block_whose_jobs_have_ended_is_done_with),
         cmocka_unit_test(p2_p5_lives_in_which_reads_of_blocks_end_in_any_order),
     };
