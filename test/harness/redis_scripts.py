@@ -313,7 +313,7 @@ class Queue:
             answer.firsts = [first_of(firsts[i:i + 13]) for i in range(0, len(firsts), 13)]
         if script in ("reserve", "get"):
             answer.jobs = [Job(part, True) for part in parts]
-        elif script in ("push", "end", "change") and parts:
+        elif script in ("push", "end", "change") and parts and parts[0]:  # a stored refusal has an empty one
             answer.jobs = [Job(parts[0], script == "push" and not answer.kept or whole)]
         return answer
 

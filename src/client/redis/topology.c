@@ -121,7 +121,7 @@ static bool is_suspect(const struct topology *topology, unsigned place)
     return topology->questions[place].suspect_us > loop_of(topology)->now_us;
 }
 
-/* True: all slots have nodes that are ready and not suspect. */
+/* True: all slots have nodes that are ready and not suspect, or there are too many masters. */
 static bool is_well(const struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
@@ -129,7 +129,7 @@ static bool is_well(const struct topology *topology)
             (!takes_commands(&topology->nodes[i]) || is_suspect(topology, i)))
             return false;
     }
-    return topology->whole;
+    return topology->whole && !topology->has_room;
 }
 
 /* The delay before the next request: longer, the longer something has been wrong. */
@@ -215,8 +215,9 @@ static void take_map(struct topology *topology, const redisReply *reply,
         covered += last - first + 1;
     }
     topology->whole = covered == REDIS_SLOTS;
-    bool has_room = covered && leave_others(topology); /* for the next map: see node_lost() */
-    if (!has_room)
+    bool left = covered && leave_others(topology);
+    topology->has_room = left && left_out;
+    if (!topology->has_room)
         note_left_out(topology, left_out);
     topology->options.callbacks->moved(topology->options.callbacks);
 }

@@ -68,10 +68,11 @@ struct topology {
     int64_t requested_us;   /* when one was asked last */
     int64_t error_since_us; /* since when something is wrong; 0: all is well */
     bool whole;             /* the map has all slots */
-    unsigned left_out;      /* slots whose masters are more than REDIS_NODES_MAX: not reached */
-    bool map_ok;            /* it is from a node that reported cluster_state:ok, … */
-    uint64_t epoch;         /* … of this epoch */
-    unsigned older;         /* maps in a row that were refused for their epoch */
+    bool has_room;     /* the map left out some slots, and nodes have left: it is asked again */
+    unsigned left_out; /* slots whose masters are more than REDIS_NODES_MAX: not reached */
+    bool map_ok;       /* it is from a node that reported cluster_state:ok, … */
+    uint64_t epoch;    /* … of this epoch */
+    unsigned older;    /* maps in a row that were refused for their epoch */
     /* Sentinel */
     struct sentinels sentinels;
     struct link_counts counts; /* of all nodes that there have been */

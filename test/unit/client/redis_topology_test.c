@@ -19,10 +19,12 @@
 
 enum { HOSTS_MAX = 100, TURN_US = 10 * 1000, TURNS = 100 };
 
-static struct sim_host hosts[HOSTS_MAX], seeds[REDIS_ADDRESSES_MAX];
+static struct sim_host hosts[HOSTS_MAX], seeds[REDIS_ADDRESSES_MAX]; /* hosts[masters]: a replica */
 static struct topology topology;
 static struct redis_url url;
 static unsigned masters;
+static bool fails_over; /* once all slots are served, the replica takes the place of the first */
+static bool failed_over;
 
 /* ---- a server that knows its cluster ---- */
 
@@ -33,9 +35,10 @@ static void send_map(struct sim_peer *peer)
     buf_addf(&out, "*%u\r\n", masters);
     for (unsigned i = 0; i < masters; i++) {
         unsigned last = i + 1 == masters ? REDIS_SLOTS - 1 : (i + 1) * each - 1;
-        size_t len = strlen(hosts[i].address) - strlen(":6379");
+        const char *address = hosts[failed_over && i == 0 ? masters : i].address;
+        size_t len = strlen(address) - strlen(":6379");
         buf_addf(&out, "*3\r\n:%u\r\n:%u\r\n*2\r\n$%zu\r\n%.*s\r\n:6379\r\n", i * each, last, len,
-                 (int)len, hosts[i].address);
+                 (int)len, address);
     }
     sim_peer_send(peer, buf_bytes(&out));
     buf_fini(&out);
@@ -102,6 +105,13 @@ static unsigned slots_served(void)
     return count;
 }
 
+static void add_host(struct sim_net *net, struct sim_host *host, unsigned network, unsigned number)
+{
+    char address[32];
+    (void)snprintf(address, sizeof(address), "10.0.%u.%u:6379", network, number);
+    sim_host_add(net, host, address, &server);
+}
+
 /* All of REDIS_ADDRESSES_MAX seeds are masters that have no slots. Returns how many slots are
  * served in the end. */
 static unsigned serve(unsigned count)
@@ -114,16 +124,13 @@ static unsigned serve(unsigned count)
     sim_clock_init(&clock, 1);
     struct sim_net *net = sim_net_new(&clock, 1);
     struct sim_loop *sim = sim_loop_new(net, &clock.clock);
-    for (unsigned i = 0; i < masters + REDIS_ADDRESSES_MAX; i++) {
-        char address[32];
-        bool is_seed = i >= masters;
-        (void)snprintf(address, sizeof(address), "10.0.%d.%u:6379", is_seed, i);
-        sim_host_add(net, is_seed ? &seeds[i - masters] : &hosts[i], address, &server);
-        if (!is_seed)
-            continue;
-        struct redis_address *seed = &url.addresses[i - masters];
-        (void)snprintf(seed->host, sizeof(seed->host), "10.0.1.%u", i);
-        seed->port = 6379;
+    failed_over = false;
+    for (unsigned i = 0; i <= masters; i++)
+        add_host(net, &hosts[i], 0, i);
+    for (unsigned i = 0; i < REDIS_ADDRESSES_MAX; i++) {
+        add_host(net, &seeds[i], 1, i);
+        (void)snprintf(url.addresses[i].host, sizeof(url.addresses[i].host), "10.0.1.%u", i);
+        url.addresses[i].port = 6379;
     }
     topology_init(&topology, &(struct topology_options){.url = &url,
                                                         .callbacks = &callbacks,
@@ -132,6 +139,11 @@ static unsigned serve(unsigned count)
                                                         .loop = sim_loop_port(sim),
                                                         .timeout_us = 50 * TURN_US});
     for (unsigned i = 0; i < TURNS; i++, clock.now_us += TURN_US) {
+        if (fails_over && !failed_over && slots_served() == REDIS_SLOTS) {
+            failed_over = true;
+            sim_host_remove(&hosts[0]);
+            i = 0;
+        }
         sim_net_run(net);
         loop_turn(sim_loop_port(sim), 0);
         topology_flush(&topology);
@@ -169,6 +181,17 @@ static void masters_take_the_places_of_seeds(void **state)
     assert_string_equal(text, "");
 }
 
+static void a_promoted_replica_takes_the_place_of_its_master(void **state)
+{
+    (void)state;
+    fails_over = true;
+    unsigned served = serve(REDIS_NODES_MAX);
+    fails_over = false;
+    assert_true(failed_over);
+    assert_int_equal(served, REDIS_SLOTS);
+    assert_int_equal(topology.left_out, 0);
+}
+
 static void too_many_masters_are_logged_once(void **state)
 {
     char text[2000];
@@ -185,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masters_take_the_places_of_seeds),
+        cmocka_unit_test(a_promoted_replica_takes_the_place_of_its_master),
         cmocka_unit_test(too_many_masters_are_logged_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

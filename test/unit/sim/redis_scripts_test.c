@@ -2,6 +2,7 @@
  * The scripts on a simulated Redis, one call after another, without an engine: what they do, and
  * that no call does more than its share, however much there is (sim_lua_work counts it).
  */
+#include "engine/redis/script_parts.h"
 #include "redis_scripts_bed.h"
 
 /* ---- marks ---- */
@@ -553,6 +554,33 @@ static void p3_a_run_that_found_nothing_makes_no_later_job_due(void **state)
     buf_fini(&first);
 }
 
+/* As fanout_topics.c: "p" pauses the topic "t", "u" resumes it. */
+static void write_on_topic(const char *what, int64_t until_us, uint32_t place)
+{
+    struct script_call call = bounded_call(place);
+    script_begin(&request, &spaces[0], &call, SCRIPT_TOPIC, 5);
+    script_add(&request, bytes_str(what));
+    script_add(&request, BYTES("t"));
+    script_add_i64(&request, until_us);
+    script_add_i64(&request, 100);
+    script_add(&request, BYTES(""));
+}
+
+static void a_resume_that_found_no_topic_ends_no_later_pause(void **state)
+{
+    struct buf first = {0};
+    (void)state;
+    write_on_topic("u", 0, 255);
+    assert_int_equal(lose_and_ask(&first).err, ERR_NOT_FOUND);
+    now_us += 100 * 1000;
+    write_on_topic("p", now_us + 3600 * INT64_C(1000000), 254);
+    assert_int_equal(ask(0).err, OK);
+    (void)push("t", 1);
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(0), 0);
+    buf_fini(&first);
+}
+
 static void p5_a_push_that_was_refused_is_not_done_when_it_comes_late(void **state)
 {
     struct buf first = {0};
@@ -727,6 +755,7 @@ int main(void)
         STARTED(p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id),
         STARTED(p2_a_delete_that_found_nothing_spares_the_next_job_of_the_id),
         STARTED(p3_a_run_that_found_nothing_makes_no_later_job_due),
+        STARTED(a_resume_that_found_no_topic_ends_no_later_pause),
         STARTED(p5_a_push_that_was_refused_is_not_done_when_it_comes_late),
         STARTED(a_push_that_keeps_another_job_gives_its_answer_again),
         STARTED(p6_a_reserve_that_found_nothing_takes_nothing_when_it_comes_late),

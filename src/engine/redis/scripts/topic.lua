@@ -86,7 +86,7 @@ local jobs, pause, configured = jobs_in(topic)
 local in_use = jobs > 0 or pause > now
 
 if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
-    return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) }
+    return { refusal(header(NOT_FOUND, 0, 0, 0, now, 0, 0))[1] }
 end
 even_if_full() -- a pause or its end must reach all partitions, and needs a few bytes
 if what == 'x' and jobs <= 0 and not configured then -- with settings, settings.lua removes it
