@@ -145,12 +145,12 @@ static bool may_read(const struct v1_call *v1)
 }
 
 /* A compressed body would be refused as JSON that is wrong, which helps nobody. */
-static bool is_plain(const struct v1_call *v1)
+static bool is_uncompressed(const struct v1_call *v1)
 {
-    if (v1->request->body.len == 0 || !v1->request->coded)
+    if (v1->request->body.len == 0 || !v1->request->compressed)
         return true;
     return api_refuse(v1->input.problem, 415, "unsupported_media_type", "",
-                      "the body has a Content-Encoding: send it as it is, without compression");
+                      "the body has a Content-Encoding that compresses: send it as it is");
 }
 
 /* No call has more parameters than are kept here: behind so many there is one that the decoders
@@ -220,7 +220,7 @@ void v1_decode(const struct api_input *input, struct call *call)
         .call = call,
     };
     call->cmd.kind = route->kind;
-    if (!may_read(&v1) || !is_plain(&v1) || !has_query_for(&v1) ||
+    if (!may_read(&v1) || !is_uncompressed(&v1) || !has_query_for(&v1) ||
         (count > 1 && !read_part(&v1, parts[1])) || !route->decode(&v1))
         call->kind = CALL_PROBLEM;
 }

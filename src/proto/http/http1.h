@@ -47,7 +47,7 @@ struct http_request {
     bool keep_alive;
     bool http10;
     bool cross_site; /* a browser sends it for a page of another origin */
-    bool coded;      /* the body has a Content-Encoding, which is not undone here */
+    bool compressed; /* its body is, by Content-Encoding, which is not undone here */
 };
 
 enum http_progress {

@@ -176,6 +176,25 @@ static bool is_host(struct bytes text)
     return true;
 }
 
+/* Does a Content-Encoding name a compression? Whatever else is put there, such as a character set,
+   leaves the body as it is. */
+static bool is_compression(struct bytes value)
+{
+    static const char *const names[] = {"gzip",     "x-gzip",     "deflate", "br",
+                                        "compress", "x-compress", "zstd"};
+    while (value.len) {
+        const char *comma = memchr(value.at, ',', value.len);
+        size_t len = comma ? (size_t)(comma - value.at) : value.len;
+        struct bytes name = trim(bytes_of(value.at, len));
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+            if (bytes_eq_nocase(name, bytes_str(names[i])))
+                return true;
+        len += comma != NULL;
+        value = bytes_of(value.at + len, value.len - len);
+    }
+    return false;
+}
+
 /* Handles a complete header line. Compares names by their length first: most lines are of no
    interest. */
 static void judge_line(struct judge *judge)
@@ -232,7 +251,7 @@ static void judge_line(struct judge *judge)
         break;
     case 16:
         if (bytes_eq_nocase(name, BYTES("content-encoding")))
-            head->request.coded |= value.len && !bytes_eq_nocase(value, BYTES("identity"));
+            head->request.compressed |= is_compression(value);
         break;
     case 17:
         if (bytes_eq_nocase(name, BYTES("transfer-encoding"))) {

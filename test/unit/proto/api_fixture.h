@@ -40,7 +40,7 @@ struct ask {
     enum http_method method;
     const char *target; /* path and query */
     const char *type;   /* Content-Type, or NULL */
-    bool coded;         /* it has a Content-Encoding */
+    bool compressed;    /* it has a Content-Encoding that says so */
     const char *body;
     bool cross_site;
     const char *host; /* or NULL */
@@ -64,7 +64,7 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .query =
             asked.target[path_len] ? bytes_str(asked.target + path_len + 1) : bytes_of(NULL, 0),
         .content_type = text_or_nothing(asked.type),
-        .coded = asked.coded,
+        .compressed = asked.compressed,
         .body = text_or_nothing(asked.body),
         .keep_alive = true,
         .cross_site = asked.cross_site,

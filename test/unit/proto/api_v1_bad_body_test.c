@@ -77,7 +77,7 @@ static void a_field_in_another_spelling_is_told_its_name(void **state)
 static void a_body_that_is_compressed_is_refused(void **state)
 {
     (void)state;
-    struct ask asked = {.method = HTTP_M_POST, .target = "/v1/topics/t/jobs", .coded = true};
+    struct ask asked = {.method = HTTP_M_POST, .target = "/v1/topics/t/jobs", .compressed = true};
     asked.body = "\x1f\x8b\x08";
     struct call call = ask(DIALECT_NONE, asked);
     assert_int_equal(call.kind, CALL_PROBLEM);

@@ -384,12 +384,12 @@ static void a_target_is_taken_apart(void **state)
     http1_fini(&http);
 }
 
-static void a_body_that_is_coded_is_known(void **state)
+static void a_body_that_is_compressed_is_known(void **state)
 {
     (void)state;
     static const struct {
         const char *line;
-        bool coded;
+        bool compressed;
     } cases[] = {
         {"", false},
         {"Content-Encoding: gzip\r\n", true},
@@ -398,6 +398,8 @@ static void a_body_that_is_coded_is_known(void **state)
         {"Content-Encoding: identity\r\nContent-Encoding: gzip\r\n", true},
         {"Content-Encoding: gzip\r\nContent-Encoding: identity\r\n", true},
         {"Content-Encoding:\r\n", false},
+        {"Content-Encoding: UTF-8\r\n", false},
+        {"Content-Encoding: identity , zstd\r\n", true},
         {"Accept-Encodings: gzip\r\n", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -406,7 +408,7 @@ static void a_body_that_is_coded_is_known(void **state)
         (void)snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: a\r\n%s\r\n", cases[i].line);
         http1_init(&http, &limits);
         (void)feed_all(&http, text);
-        assert_int_equal(http.request.coded, cases[i].coded);
+        assert_int_equal(http.request.compressed, cases[i].compressed);
         http1_fini(&http);
     }
 }
@@ -490,7 +492,7 @@ int main(void)
         cmocka_unit_test(midway_means_that_a_request_has_begun),
         cmocka_unit_test(a_command_of_beanstalkd_is_known_at_its_lines_end),
         cmocka_unit_test(a_target_is_taken_apart),
-        cmocka_unit_test(a_body_that_is_coded_is_known),
+        cmocka_unit_test(a_body_that_is_compressed_is_known),
         cmocka_unit_test(a_request_of_another_sites_page_is_known),
         cmocka_unit_test(a_response_is_whole),
         cmocka_unit_test(a_date_is_written_as_the_rfc_does),
