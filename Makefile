@@ -125,11 +125,13 @@ FLAGS     := $(BUILD)/flags
 FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=%,$(CPPFLAGS)) $(CFLAGS) $(TEST_OPT) $(LDFLAGS))
 ifneq ($(strip $(file <$(FLAGS))),$(FLAGS_NOW))
 .PHONY: flags-differ
-$(FLAGS): export FLAGS_TEXT := $(FLAGS_NOW)
 $(FLAGS): flags-differ
+endif
+# There is always a rule: `make clean all` takes the file away after it was compared.
+$(FLAGS): export FLAGS_TEXT := $(FLAGS_NOW)
+$(FLAGS):
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$FLAGS_TEXT" > $@
-endif
 
 $(BUILD)/%.o: %.c Makefile $(FLAGS)
 	@mkdir -p $(@D)

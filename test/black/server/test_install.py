@@ -114,6 +114,7 @@ def test_objects_are_built_again_with_other_flags(tmp_path):
         assert built(flag) and not built(flag), flag
     assert not built("LDFLAGS=-s", "PREFIX=/usr")  # it is for the last place where plugins are looked for
     assert built() and not built()
+    assert built("clean")  # before the target, in one call: the file of flags is made again
 
 
 def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):
