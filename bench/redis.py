@@ -437,7 +437,7 @@ class Bench(Suite):
 
         def generate(number):
             daemon = number % len(place.daemons)
-            load = ["cycle", "--connections", connections, "--topic", "t", *words]
+            load = ["cycle", "--connections", connections, "--topic", "t", "--shared", *words]
             results.append(self.generate(self.later(place, load, daemon=daemon)))
 
         threads = [threading.Thread(target=generate, args=(number,))

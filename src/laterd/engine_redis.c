@@ -102,7 +102,7 @@ static struct config_place_text place_of_tls(const struct config *config, const 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         char begin[40];
         int len = snprintf(begin, sizeof(begin), "redis.%s =", keys[i]);
-        if (strncmp(error, begin, (size_t)len) == 0)
+        if (strncmp(error, begin, (size_t)len) == 0 && config_place(config, "redis", keys[i]).path)
             place = config_place(config, "redis", keys[i]);
     }
     return config_place_text(place);

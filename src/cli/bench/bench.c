@@ -25,6 +25,7 @@ static const struct option options[] = {
     {"dialect", required_argument, NULL, 'd'},
     {"server-pid", required_argument, NULL, 'P'},
     {"keep", no_argument, NULL, 'k'},
+    {"shared", no_argument, NULL, 'H'},
     {"within", required_argument, NULL, 'w'},
     {"random", no_argument, NULL, 'R'},
     {"mark", required_argument, NULL, 'm'},
@@ -100,6 +101,7 @@ static void take_option(struct cli *cli, struct bench *bench, int option)
         out->pids[out->pid_count++] = (pid_t)cli_number(cli, "--server-pid", optarg, INT32_MAX);
         break;
     case 'k': out->keep = true; break;
+    case 'H': out->shared = true; break;
     case 'w': out->within_us = cli_duration_us(cli, "--within", optarg); break;
     case 'R': out->random = true; break;
     case 'm': bench->mark = mark_of(cli, optarg); break;
@@ -224,6 +226,7 @@ const struct command command_bench = {
         "  -X, --stop              burst: halt --server-pid until its jobs are all overdue\n"
         "  -P, --server-pid PID    report this process' CPU; may be given again\n"
         "  -k, --keep              leave the jobs there\n"
+        "  -H, --shared            other benches use --topic at the same time: it may have jobs\n"
         "  -w, --within D          put, cancel: due at random times within D, not tomorrow\n"
         "  -R, --random            cancel: in random order, not in that of the puts\n"
         "  -m, --mark HEX          the six digits that ids begin with (random)\n"

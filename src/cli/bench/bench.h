@@ -34,7 +34,8 @@ struct bench_options {
     enum bench_dialect dialect;
     const char *beanstalk; /* the address of a server that speaks so; NULL: HTTP */
     char topic[64];
-    bool named; /* by --topic: others may know it */
+    bool named;  /* by --topic: others may know it */
+    bool shared; /* other benches use the topic at the same time */
     uint32_t connections, depth, batch;
     uint64_t jobs;
     uint32_t rate; /* jobs falling due a second */

@@ -82,7 +82,7 @@ int bench_check_topic(struct bench *bench)
     bool adds = o->scenario == BENCH_PUT || o->scenario == BENCH_CANCEL; /* and takes none */
     bool beanstalk = o->dialect == SPEAK_BEANSTALK;
     char jobs_room[TEXT_ROOM];
-    if (!o->named || (adds && o->keep))
+    if (!o->named || o->shared || (adds && o->keep))
         return EXIT_DONE;
     uint64_t jobs = beanstalk ? jobs_by_beanstalk(bench) : jobs_by_http(bench);
     if (jobs <= (o->there ? o->there - o->skip : 0))

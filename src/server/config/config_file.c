@@ -357,7 +357,7 @@ static void take_section(struct reading *reading, const char *line)
         (void)snprintf(what, sizeof(what), "the ] of a section is missing: write [%.*s]",
                        len > 60 ? 60 : (int)len, line + 1);
         complain(reading, what);
-    } else if (end[1]) {
+    } else if (end[1] && end[1] != ';' && end[1] != '#') { /* a comment may touch the bracket */
         (void)snprintf(what, sizeof(what),
                        "behind the ] of a section stands \"%.60s\": write it in a line of its own",
                        end + 1 + strspn(end + 1, " \t"));

@@ -169,7 +169,7 @@ static void add_unused_of_brokers(const struct config *config, struct buf *out)
                                                     : NULL;
         const char *scheme = schemes[broker->type];
         if (!name || !scheme || broker->url[0] == '$' || strncmp(broker->url, "file:", 5) == 0 ||
-            strncmp(broker->url, scheme, strlen(scheme)) == 0)
+            bytes_starts_nocase(bytes_str(broker->url), bytes_str(scheme)))
             continue;
         buf_addf(out, "%swarning: [broker.%s] %s has no effect: that needs a url with %s\n",
                  config_place_text(broker->named.place).text, broker->named.name, name, scheme);

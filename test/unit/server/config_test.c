@@ -98,6 +98,7 @@ static void a_key_that_is_set_twice_is_refused_with_both_lines(void **state)
     assert_int_equal(check("[server]\nhttp = a:1\nhttp = b:2\nhosts = a\nhosts = b\n"), OK);
     assert_int_equal(config.listeners[PROTOCOL_HTTP].count, 2);
     assert_string_equal(config.hosts, " a b");
+    assert_int_equal(check("[server]# ours\nhosts = a\n[limits] ; ours\njobs = 1\n"), OK);
 }
 
 static void a_second_file_goes_over_the_first(void **state)
