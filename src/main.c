@@ -98,9 +98,8 @@ static int start(struct program *program)
     program->service = (struct service){
         .line = &program->line, .platform = &program->platform, .listeners = &program->listeners};
     program->signal_fd = signals_catch();
-    if (program->signal_fd < 0)
-        return complain_system("catch signals");
-    int status = listen_as_user(program);
+    int status =
+        program->signal_fd < 0 ? complain_system("catch signals") : listen_as_user(program);
     if (status)
         return status;
     log_start(&program->line);

@@ -115,14 +115,14 @@ json_t *cli_retry(const struct cli *cli, const char *text)
 
 void cli_header(const struct cli *cli, json_t *headers, const char *text)
 {
-    const char *colon = strchr(text, ':');
-    if (!colon || colon == text)
+    size_t len = strcspn(text, ":");
+    if (len == 0 || text[len] == '\0')
         cli_bad_value(cli, "--header is 'Name: value', not '%s'", text);
     struct buf name = {0};
-    buf_add(&name, text, (size_t)(colon - text));
+    buf_add(&name, text, len);
     buf_add_char(&name, '\0');
-    colon += 1 + strspn(colon + 1, " ");
-    if (json_object_set_new(headers, name.at, cli_string(cli, "--header", colon)) != 0)
+    const char *value = text + len + 1 + strspn(text + len + 1, " ");
+    if (json_object_set_new(headers, name.at, cli_string(cli, "--header", value)) != 0)
         cli_bad_value(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
 }

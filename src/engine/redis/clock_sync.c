@@ -243,3 +243,9 @@ void clock_sync_heartbeat(struct script_requests *calls, const struct bytes *par
         get_u64(parts[0].at + 16) > calls->partitions[0].clock.set_count)
         look_at_all(calls, NULL);
 }
+
+void clock_sync_promoted(struct script_requests *calls, uint32_t partition, uint64_t set_count)
+{
+    if (set_count > calls->partitions[partition].clock.set_count)
+        look(&calls->partitions[partition], LOOK_AGAIN_US);
+}

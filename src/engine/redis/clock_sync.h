@@ -24,5 +24,8 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
 void clock_sync_forgotten(struct script_requests *calls, uint32_t partition);
 /* Takes a heartbeat's answer, which says how often the clock of partition 0 was set. */
 void clock_sync_heartbeat(struct script_requests *calls, const struct bytes *parts, uint32_t count);
+/* A promote's answer says how often the clock of its partition was set: it is read if that is more
+ * often than we know. Where Redis' own clock has leapt there and back, nothing else tells us. */
+void clock_sync_promoted(struct script_requests *calls, uint32_t partition, uint64_t set_count);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "engine/redis/clock_sync.h"
 
 enum {
     AGAIN_US = 100 * 1000,         /* after a call that failed */
@@ -107,6 +108,8 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     duty->answer_lost = duty->answer_lost || err || call->resent;
     if (!err || !duty->owner) /* no longer the owner: no further promote will be sent */
         report_missed(duty);
+    if (!err)
+        clock_sync_promoted(promoter->options.calls, duty->partition, answer.seq);
     for (uint32_t i = 1; i < count && !err; i++)
         promoter->options.promoted(promoter->options.owner, parts[i], duty->partition);
     if (err)

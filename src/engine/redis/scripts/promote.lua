@@ -6,7 +6,7 @@
 --   3  'a': check whether all buckets exist (0.25 ms); else one of them, another in each call
 -- Returns {header, topic, ...}: the topics with new ready jobs for which this daemon waits as the
 -- first: it gets no other notice. count: jobs that became ready and leases that ended. next_us:
--- when something is due next. MORE: something is due now, call again. LOST: a sorted set was lost
+-- when something is due next. seq: how often the clock was set (set_clock.lua). MORE: something is due now, call again. LOST: a sorted set was lost
 -- (open.lua). MISSED: a bucket was lost, and was created again, empty. The jobs are shared among
 -- the topics that have due jobs, so that no topic waits for a burst of another one. If more than
 -- TOPICS topics have due jobs, half of those served have waited longest, and the other half are in
@@ -17,7 +17,7 @@ local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as t
 local PLACES_MOVED, PLACES_READ = 60, 300 -- places of layout 2, in one call
 local PAUSE_US = 2000 -- until the next call, while such places are left
 local most, now = tonumber(ARGV[2]), clock()
-local found = call('HMGET', hash, 'p', 'k', 'q')
+local found = call('HMGET', hash, 'p', 'k', 'q', 'n')
 if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
 
@@ -183,4 +183,5 @@ for i = first, importing and -1 or last_bucket do
     end
 end
 flags = flags + missed
-return { header(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }
+local set_count = tonumber(string.match(found[4] or '0', '^%d+'))
+return { header(OK, 0, flags, most - left + #ended, now, next_us, set_count), unpack(ours) }
