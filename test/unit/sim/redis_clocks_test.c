@@ -168,6 +168,19 @@ static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
     assert_int_equal(taker.count, 1);
 }
 
+/* As another daemon sets a partition's clock. */
+static void set_five_seconds_ahead(unsigned partition)
+{
+    struct buf set = {0};
+    buf_addf(
+        &set,
+        "*6\r\n$4\r\nHSET\r\n$7\r\n{q:%u}:h\r\n$1\r\no\r\n$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 "
+        "%lld\r\n",
+        partition, (long long)now_us + 5 * SECOND_US);
+    tell_server(servers[0], buf_bytes(&set));
+    buf_fini(&set);
+}
+
 /* Another daemon has set the partition's clock five seconds ahead, since ours stood still: it is
    heard of by a heartbeat, and what is due is planned by it. */
 static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **state)
@@ -181,17 +194,27 @@ static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **stat
     int64_t began_us = now_us;
     a_job_for_who_waits(&taker, &pusher, began_us + 10 * SECOND_US);
     turns(SECOND_US);
-    struct buf set = {0};
-    buf_addf(&set,
-             "*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 "
-             "%lld\r\n",
-             (long long)now_us + 5 * SECOND_US);
-    tell_server(servers[0], buf_bytes(&set));
-    buf_fini(&set);
+    set_five_seconds_ahead(0);
     turns(began_us + 4900 * MS - now_us);
     assert_int_equal(taker.answers, 0);
     turns(200 * MS);
     assert_int_equal(taker.count, 1);
+}
+
+/* A heartbeat tells of the clock of partition 0 only; of another one a promote does. */
+static void a_promoter_hears_that_the_clock_was_set(void **state)
+{
+    (void)state;
+    add_address(7000);
+    options.partitions = 2;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    const struct queue_clock *clock = &engine->calls.partitions[1].clock;
+    assert_int_equal(clock->set_count, 0);
+    set_five_seconds_ahead(1);
+    turns(2 * SECOND_US);
+    assert_int_equal(clock->set_count, 1);
+    assert_int_equal(clock->shift_us, 5 * SECOND_US);
 }
 
 /* The correction is in Redis: a daemon that starts now finds the right time, too. */
@@ -287,6 +310,7 @@ int main(void)
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
         STARTED(p3_a_job_that_is_due_right_after_a_leap_comes_in_time),
         STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
+        STARTED(a_promoter_hears_that_the_clock_was_set),
         STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
         STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
         STARTED(a_clock_that_starts_again_late_is_not_set_back),

@@ -138,7 +138,7 @@ static uint64_t little_memory_left(struct store_callbacks *callbacks)
     return BYTES_MAX - 1;
 }
 
-/* Else they could have the memory that their own jobs need, and wait for it for ever. */
+/* Else they could have the memory that their own jobs need, and wait for it without end. */
 static void p8_one_block_is_under_way_while_memory_is_short(void **state)
 {
     (void)state;
