@@ -204,6 +204,7 @@ static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **stat
 /* A heartbeat tells of the clock of partition 0 only; of another one a promote does. */
 static void a_promoter_hears_that_the_clock_was_set(void **state)
 {
+    static struct client takers[8], pushers[8];
     (void)state;
     add_address(7000);
     options.partitions = 2;
@@ -212,6 +213,8 @@ static void a_promoter_hears_that_the_clock_was_set(void **state)
     const struct queue_clock *clock = &engine->calls.partitions[1].clock;
     assert_int_equal(clock->set_count, 0);
     set_five_seconds_ahead(1);
+    for (unsigned i = 0; i < 8; i++) /* some of them into partition 1 */
+        a_job_for_who_waits(&takers[i], &pushers[i], now_us + 200 * MS);
     turns(2 * SECOND_US);
     assert_int_equal(clock->set_count, 1);
     assert_int_equal(clock->shift_us, 5 * SECOND_US);
