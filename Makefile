@@ -120,9 +120,10 @@ HOT_TESTS := $(if $(filter file,$(origin TEST_OPT)),sim/redis_life server/life s
 $(BUILD)/test/unit/%.o: override CFLAGS += $(if $(filter $(HOT_TESTS:%=%_test),$*),,$(TEST_OPT))
 
 # The flags that all objects were built with: with others they are built again. Not LIBDIR, the last place where
-# plugins are looked for: `make install PREFIX=/usr` behind `make` is to install what is there.
+# plugins are looked for: `make install PREFIX=/usr` behind `make` is to install what is there. Nor -g: script/test
+# builds with less of it, and what script/server has built will do.
 FLAGS     := $(BUILD)/flags
-FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=%,$(CPPFLAGS)) $(CFLAGS) $(TEST_OPT) $(LDFLAGS))
+FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=% -g%,$(CPPFLAGS) $(CFLAGS) $(TEST_OPT) $(LDFLAGS)))
 ifneq ($(strip $(file <$(FLAGS))),$(FLAGS_NOW))
 .PHONY: flags-differ
 $(FLAGS): flags-differ
