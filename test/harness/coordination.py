@@ -169,6 +169,14 @@ class ZooKeeperClient:
         assert error == 0, f"ZooKeeper's error {error}"
         return answer[16:]
 
+    def call_all(self, what, payloads):
+        """All at once, which takes a fraction of the time."""
+        for payload in payloads:
+            self.send(struct.pack(">ii", 1, what) + payload)
+        answers = [self.receive() for _ in payloads]
+        assert all(struct.unpack_from(">i", answer, 12)[0] == 0 for answer in answers)
+        return [answer[16:] for answer in answers]
+
     @staticmethod
     def text(text):
         return struct.pack(">i", len(text)) + text.encode()
@@ -182,14 +190,14 @@ class ZooKeeperClient:
             at += 4 + size
         return names
 
-    def create(self, path, flags=0):
-        """Anybody may do anything to it. Its name: with a number at its end if it is sequential."""
+    def create_all(self, path, count):
+        """So many that anybody may do anything to, with a number behind the path each. Their paths."""
         rights = struct.pack(">ii", 1, 31) + self.text("world") + self.text("anyone")
-        answer = self.call(self.CREATE, self.text(path) + self.text("") + rights + struct.pack(">i", flags))
-        return answer[4:].decode()
+        one = self.text(path) + self.text("") + rights + struct.pack(">i", self.SEQUENTIAL)
+        return [answer[4:].decode() for answer in self.call_all(self.CREATE, [one] * count)]
 
-    def delete(self, path):
-        self.call(self.DELETE, self.text(path) + struct.pack(">i", -1))
+    def delete(self, *paths):
+        self.call_all(self.DELETE, [self.text(path) + struct.pack(">i", -1) for path in paths])
 
 
 class Ensemble:

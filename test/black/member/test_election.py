@@ -216,15 +216,14 @@ def test_who_joins_behind_more_than_a_thousand_nodes_finds_its_own_and_the_one_b
     first.close()
     folder = f"/test/laterd/{name_of(request)}/elect"
     with ZooKeeperClient(service.port) as client:
-        others = [client.create(f"{folder}/other-", ZooKeeperClient.SEQUENTIAL) for _ in range(1200)]
-        until(lambda: len(client.children(folder)) == 1200, 10)  # the first one's has gone
-        second = join(1)
-        until(lambda: len(client.children(folder)) == 1201, 10)
+        others = client.create_all(f"{folder}/other-", 3000)
+        until(lambda: len(client.children(folder)) == 3000, 10)  # the first one's has gone
+        candidates = [join(i) for i in range(1, 5)]
+        until(lambda: len(client.children(folder)) >= 3004, 10)
         time.sleep(1)
-        assert not second.holds and len(client.children(folder)) == 1201
-        for other in others:
-            client.delete(other)
-    wait_leader([second])
+        assert len(client.children(folder)) == 3004 and not leader_of(candidates)
+        client.delete(*others)
+    wait_leader(candidates)
 
 
 @ELECTION
