@@ -1,5 +1,9 @@
-"""How a measurement is tried again when a hypervisor took the processor away (harness/steal.py)."""
+"""How measurements allow for a hypervisor that takes processors away (harness/steal.py, harness/halts.py)."""
 
+import time
+
+import pytest
+from halts import HaltWatch, NotWatched, holes, overlap
 from steal import steal_of, stolen_s, tried, was_stolen
 
 STAT = "cpu  1988017 1126304 570633 1905246 44595 0 61053 6454 0 0\ncpu0 9 9 9 9 9 9 9 9 9 9\n"
@@ -43,3 +47,34 @@ def test_tries_with_stolen_time_are_not_counted_but_no_more_than_six():
     assert calls_until_it_ends(0.5, good_at=9) == (None, 9)
     ended, calls = calls_until_it_ends(0.5)
     assert "(6 tries more" in ended and calls == 9
+
+
+def test_a_halt_is_a_hole_between_two_samples():
+    found, last = holes([1.000, 1.001, 1.0025, 1.0100, 1.0110], None)
+    assert [(at, round(took, 6)) for at, took in found] == [(1.0100, 0.0065)] and last == 1.0110
+    found, last = holes([1.0150], last)  # samples are read now and then: a hole may be between two reads
+    assert [(at, round(took, 6)) for at, took in found] == [(1.0150, 0.003)]
+    assert holes([], last) == ([], 1.0150)
+
+
+def test_of_a_halt_that_part_counts_which_lies_within_the_time():
+    halt = (5.0, 2.0)  # from 3 to 5
+    assert overlap(halt, 0.0, 10.0) == 2.0
+    assert overlap(halt, 4.0, 4.5) == 0.5
+    assert overlap(halt, 2.0, 3.5) == 0.5
+    assert overlap(halt, 5.0, 6.0) == overlap(halt, 1.0, 3.0) == 0.0
+
+
+def test_all_processors_are_sampled_each_millisecond():
+    try:
+        watch = HaltWatch()
+    except NotWatched as why:
+        pytest.skip(f"the kernel gives no samples: {why}")
+    began = time.time()
+    time.sleep(0.2)
+    watch.look()
+    for processor in watch.processors:
+        assert began + 0.1 < processor.last <= time.time()
+    assert watch.around(began - 20, began - 10) == 0.0  # nothing was seen then
+    for processor in watch.processors:
+        processor.close()
