@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "bench/lone_core.h"
+#include "core/far.h"
 
 enum { ID_BYTES = 20, RECORD_BYTES = 355, SLICE_BYTES = 15 * 1024 * 1024 };
 

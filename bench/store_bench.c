@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "bench/new_directory.h"
 #include "os/disk.h"
+#include "store/stats.h"
 #include "store/store.h"
 
 enum { BODY_BYTES_COMMIT = 180, BODY_BYTES_RESTART = 256, RESTART_JOBS = 1000000 };

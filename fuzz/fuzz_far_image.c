@@ -8,6 +8,9 @@
 #include "base/codec.h"
 #include "base/mem.h"
 #include "core/core.h"
+#include "core/far.h"
+#include "core/far_image.h"
+#include "core/replay.h"
 #include "fuzz/exactly.h"
 
 enum { EMPTY_PART = 256, LEN_BYTES = 2, COUNTS = FAR_IMAGE_PARTS + 1, ORDER };

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/body.h"
 #include "store/slices/far_record.h"
 #include "store/store.h"
 

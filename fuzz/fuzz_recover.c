@@ -12,6 +12,7 @@
 #include "sim/disk.h"
 #include "store/format.h"
 #include "store/recovery/salvage.h"
+#include "store/verify.h"
 
 enum { SEGMENT = 16 * 1024, EDIT = 8 };
 

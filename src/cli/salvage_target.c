@@ -1,6 +1,9 @@
 #include "cli/salvage_target.h"
 
 #include "base/list.h"
+#include "store/job_history.h"
+#include "store/stats.h"
+#include "store/verify.h"
 
 enum {
     SEGMENT_BYTES = 16 * 1024 * 1024, /* laterd's own default; it takes any */

@@ -6,6 +6,7 @@
 #define LATERD_CLI_SALVAGE_TARGET_H
 
 #include "store/store.h"
+#include "store/verify.h"
 
 struct salvage_target {
     struct disk *disk;

@@ -6,6 +6,7 @@
 #include "cli/directory.h"
 #include "cli/text.h"
 #include "os/disk.h"
+#include "store/verify.h"
 
 struct watch {
     struct cli *cli;

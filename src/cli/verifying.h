@@ -3,7 +3,7 @@
 #define LATERD_CLI_VERIFYING_H
 
 #include "cli/cli.h"
-#include "store/store.h"
+#include "store/verify.h"
 
 /*
  * Verifies the directory, which must be there. With `out_counts` the counts go there and nothing is

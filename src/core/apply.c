@@ -4,6 +4,7 @@
  */
 #include "base/check.h"
 #include "core/core_internal.h"
+#include "core/far.h"
 
 /* Estimated work: */
 enum {

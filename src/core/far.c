@@ -21,6 +21,7 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "core/core_internal.h"
+#include "core/far.h"
 
 enum {
     GROUP_BITS = 8,  /* of numbers: jobs that were pushed one after the other */

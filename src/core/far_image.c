@@ -5,9 +5,11 @@
  * job, with its entry in the topic's far_ready; that is its state after the start, unless the log
  * has a later record of it.
  */
+#include "core/far_image.h"
 #include "base/check.h"
 #include "base/codec.h"
 #include "core/core_internal.h"
+#include "core/front.h"
 
 enum {
     PART_FILES = 0,

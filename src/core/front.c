@@ -6,8 +6,10 @@
  * An entry is stale if its job is not far any more and will not return to that place. The entry of
  * a job that is in memory only for a visit is kept, because the job returns.
  */
+#include "core/front.h"
 #include "base/check.h"
 #include "core/core_internal.h"
+#include "core/far.h"
 
 enum {
     SETTLE_MAX = 128, /* stale first entries that are removed at a time */

@@ -1,5 +1,6 @@
 /*
- * Functions over all jobs: totals, due jobs, validity, and the digest of what must survive.
+ * Looks at the state without changing it: one job, totals, due jobs, validity, and the digest of
+ * what must survive.
  */
 #include <xxhash.h>
 
@@ -25,6 +26,21 @@ void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *
     uint32_t looks = count * SLOT_LOOKS > LOOKS ? LOOKS / count : SLOT_LOOKS;
     for (uint32_t i = 0; i < count; i++)
         out_counts[i] = wheel_count_until(&core->delays, until_us[i], looks);
+}
+
+bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)
+{
+    uint32_t number = index_find(&core->index, ref);
+    if (number != POOL_NONE)
+        core_view(core, core_job(core, number), out_view);
+    return number != POOL_NONE;
+}
+
+bool core_has(const struct core *core, uint64_t seq, struct bytes id)
+{
+    return index_find(&core->index, &(struct job_ref){.seq = seq}) != POOL_NONE ||
+           (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE) ||
+           core_has_far(core, seq, id);
 }
 
 /* ---- validity ---- */

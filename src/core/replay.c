@@ -5,6 +5,7 @@
  * event depends on one before it, so order between jobs does not matter and replaying twice changes
  * nothing. core_replayed() then links each job where it belongs, in one pass.
  */
+#include "core/replay.h"
 #include "base/check.h"
 #include "core/core_internal.h"
 
@@ -170,21 +171,6 @@ void core_prefetch(const struct core *core, const struct job_ref *ref)
     index_prefetch(&core->index, ref->seq);
     if (ref->id.len)
         index_prefetch_id(&core->index, ref->id);
-}
-
-bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)
-{
-    uint32_t number = index_find(&core->index, ref);
-    if (number != POOL_NONE)
-        core_view(core, core_job(core, number), out_view);
-    return number != POOL_NONE;
-}
-
-bool core_has(const struct core *core, uint64_t seq, struct bytes id)
-{
-    return index_find(&core->index, &(struct job_ref){.seq = seq}) != POOL_NONE ||
-           (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE) ||
-           core_has_far(core, seq, id);
 }
 
 /* Applies the log's clock: what was due by it has become ready, or has ended. */

@@ -14,6 +14,7 @@
 #include "store/history/history_format.h"
 #include "store/slices/far_image.h"
 #include "store/slices/slice_format.h"
+#include "store/stats.h"
 
 /* After a commit that took half of this, 1 ms, the disk's thread makes the next four: see
  * store_options::inline_us. */

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/body.h"
 #include "store/internal.h"
 #include "store/record.h"
 

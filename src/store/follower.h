@@ -31,6 +31,7 @@
 #include "base/err.h"
 #include "core/event.h"
 #include "store/format.h"
+#include "store/stats.h"
 
 struct follower; /* belongs to the store, until it is closed */
 struct followers;

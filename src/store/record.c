@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
+#include "store/body.h"
 #include "store/format.h"
 #include "store/history/history_format.h"
 #include "store/slices/far_record.h"

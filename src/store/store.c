@@ -6,6 +6,7 @@
 #include "base/codec.h"
 #include "base/mem.h"
 #include "port/clock.h"
+#include "store/far.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices/far_image.h"

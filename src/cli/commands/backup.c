@@ -20,6 +20,7 @@
 #include "os/disk.h"
 #include "port/clock.h"
 #include "store/backup.h"
+#include "store/verify.h"
 
 struct backing_up {
     struct cli *cli;

@@ -16,6 +16,7 @@
 #include "store/backup.h"
 #include "store/history/history_format.h"
 #include "store/slices/slice_format.h"
+#include "store/verify.h"
 
 struct restoring {
     struct cli *cli;

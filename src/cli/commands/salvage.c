@@ -17,9 +17,11 @@
 #include "cli/salvage_target.h"
 #include "cli/text.h"
 #include "core/core.h"
+#include "core/replay.h"
 #include "os/disk.h"
 #include "port/clock.h"
 #include "store/recovery/salvage.h"
+#include "store/verify.h"
 
 enum {
     PROGRESS_JOBS = 20000,

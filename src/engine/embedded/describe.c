@@ -1,4 +1,6 @@
 #include "engine/embedded/describe.h"
+#include "store/far.h"
+#include "store/stats.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum {
     STEP_SLICES = 4,  /* counted at a time … */

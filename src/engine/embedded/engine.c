@@ -5,8 +5,11 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/far.h"
+#include "core/replay.h"
 #include "engine/embedded/describe.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum {
     TICK_STEPS = 256,                /* of the timers' wheels in a turn */

@@ -15,9 +15,13 @@
  * A far job that is changed is first written to the log completely, so that later records of moves
  * never refer to a record in a slice that is not loaded.
  */
+#include "core/far.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/far_image.h"
+#include "core/replay.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 /* Work for handling a record that was read, and for writing it to the log again. */
 enum { READ_NS = 1000, ARRIVE_NS = 2000, BODY_BYTES_PER_NS = 4 };

@@ -16,7 +16,10 @@
  */
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/far.h"
+#include "core/front.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum {
     PAGE_MAX = 1000,

@@ -6,10 +6,13 @@
  *
  * Records that cannot be read are logged, skipped, and tried again later.
  */
+#include "core/front.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/far.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum {
     READS_MAX = 256,              /* under way at a time */

@@ -4,7 +4,9 @@
  */
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/far.h"
 #include "engine/embedded/parts.h"
+#include "store/job_history.h"
 
 enum { HAPPENINGS_MAX = 1000 }; /* shown of one id */
 

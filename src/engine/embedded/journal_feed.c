@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/far.h"
 #include "engine/embedded/parts.h"
 
 enum {

@@ -30,6 +30,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/far.h"
 #include "engine/embedded/parts.h"
 #include "store/record.h"
 

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
 #include "port/journal_control.h"
+#include "store/body.h"
 #include "store/follower.h"
 
 /* Which struct begins with this struct waiting_reply. */

@@ -3,7 +3,9 @@
  * segment that is to be deleted are appended to the log again.
  */
 #include "base/log.h"
+#include "core/replay.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum {
     RELOCATE_BUDGET = 4096,   /* jobs checked in a turn while cleaning a damaged segment */

@@ -3,7 +3,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/far.h"
 #include "store/history/history_parts.h"
+#include "store/job_history.h"
 
 enum {
     FLUSH_BYTES = 2 * 1024 * 1024, /* size of the table in memory that starts a flush to a file */

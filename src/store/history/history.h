@@ -27,6 +27,7 @@
 #include "base/list.h"
 #include "store/history/history_format.h"
 #include "store/history/history_table.h"
+#include "store/stats.h"
 #include "store/store.h"
 
 struct history;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/history/history_parts.h"
+#include "store/job_history.h"
 
 enum {
     AGAIN_US = 100 * 1000,  /* until the next try, if no descriptor was free */

@@ -24,6 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/stats.h"
+
 struct cleaner;
 struct store;
 struct store_stats;

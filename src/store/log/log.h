@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "core/event.h"
 #include "port/disk.h"
+#include "store/stats.h"
 
 enum {
     BATCH_FULL = 256 * 1024,       /* bytes: a batch has no more, unless one record has */

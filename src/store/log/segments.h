@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "core/job.h"
 #include "port/disk.h"
+#include "store/stats.h"
 
 struct segments;
 struct slice;

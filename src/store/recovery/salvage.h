@@ -9,6 +9,7 @@
 #ifndef LATERD_STORE_SALVAGE_H
 #define LATERD_STORE_SALVAGE_H
 
+#include "base/arena.h"
 #include "store/store.h"
 
 struct salvage;

@@ -13,6 +13,7 @@
 #include "store/recovery/history_survey.h"
 #include "store/recovery/slice_survey.h"
 #include "store/slices/far_image.h"
+#include "store/verify.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/far.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices/far_blocks.h"

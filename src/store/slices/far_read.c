@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
+#include "store/far.h"
 #include "store/internal.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slices.h"

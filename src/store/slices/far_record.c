@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
+#include "store/body.h"
 #include "store/store.h"
 #include "store/varint.h"
 

@@ -7,6 +7,7 @@
  * turn, and answers describe the time when it began.
  */
 #include "base/check.h"
+#include "store/far.h"
 #include "store/slices/slices_parts.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/far.h"
 #include "store/slices/slices_parts.h"
 #include "store/varint.h"
 

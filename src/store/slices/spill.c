@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/far.h"
 #include "store/internal.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slices.h"

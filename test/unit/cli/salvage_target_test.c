@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "cli/salvage_target.h"
 #include "sim/disk.h"
+#include "store/stats.h"
+#include "store/verify.h"
 
 enum { TOLD_MAX = 400000, MIB = 1024 * 1024 };
 

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "core/core.h"
+#include "core/replay.h"
 
 #define SECOND INT64_C(1000000)
 #define HOUR   (3600 * SECOND)

@@ -7,6 +7,9 @@
 #define LATERD_TEST_CORE_MODEL_FAR_H
 
 #include "base/far_hash.h"
+#include "core/far.h"
+#include "core/front.h"
+#include "core/replay.h"
 #include "core_model_replies.h"
 #include "far_ends.h"
 

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "core/replay.h"
 #include "core_recorder.h"
 
 /* ---- the promises ---- */

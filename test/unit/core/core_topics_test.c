@@ -1,4 +1,5 @@
 /* Consumers who wait, topics, and what is done to many jobs in slices. */
+#include "core/replay.h"
 #include "core_recorder.h"
 
 /* ---- waiting ---- */

@@ -3,6 +3,7 @@
 #define LATERD_TEST_FAR_ENDS_H
 
 #include "core/core.h"
+#include "core/far.h"
 
 /* All of its steps: ERR_CORRUPT if a job was told of twice. */
 static inline enum err end_far(struct core *core)

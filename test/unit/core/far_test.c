@@ -12,6 +12,8 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "core/core_internal.h"
+#include "core/far_image.h"
+#include "core/replay.h"
 #include "core_bed.h"
 #include "far_ends.h"
 

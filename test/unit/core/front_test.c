@@ -13,6 +13,8 @@
 
 #include "base/far_hash.h"
 #include "base/mem.h"
+#include "core/far.h"
+#include "core/front.h"
 #include "core_bed.h"
 
 enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "core/replay.h"
 #include "core_bed.h"
 
 enum { SEQ = 3, START = 1000, DIED_MAX = 64 };

@@ -13,6 +13,9 @@
 
 #include "base/far_hash.h"
 #include "base/mem.h"
+#include "core/far_image.h"
+#include "core/front.h"
+#include "core/replay.h"
 #include "core_bed.h"
 #include "far_ends.h"
 

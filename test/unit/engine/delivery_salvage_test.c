@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "delivery_ask.h"
 #include "store/recovery/salvage.h"
+#include "store/stats.h"
 
 /* What the salvage of a log told. */
 static struct salvaged {

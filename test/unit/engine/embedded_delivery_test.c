@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "delivery_ask.h"
+#include "store/stats.h"
 
 static void push(const char *id, struct bytes properties, struct bytes body)
 {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cursor.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
 #include "sim/disk.h"

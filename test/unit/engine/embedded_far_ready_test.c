@@ -4,8 +4,11 @@
  */
 #include <stdlib.h>
 
+#include "core/far.h"
+#include "core/front.h"
 #include "embedded_far_bed.h"
 #include "engine/embedded/parts.h"
+#include "store/far.h"
 
 enum { OF_T = JOBS / 3 * 2, MANY_MAX = 2 * JOBS + 100 };
 

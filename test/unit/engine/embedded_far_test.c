@@ -3,6 +3,7 @@
  * job it may do to one whose record lies in a slice. Listings and topics:
  * embedded_far_topic_test.c.
  */
+#include "core/far.h"
 #include "embedded_far_bed.h"
 #include "engine/embedded/parts.h"
 

@@ -2,6 +2,8 @@
  * Topics with far jobs, through the embedded engine: listings show far and near jobs as one, kicks
  * and clears find both, and damage to some of them stays theirs.
  */
+#include "base/list.h"
+#include "core/far.h"
 #include "embedded_far_bed.h"
 
 /* ---- a topic's jobs ---- */

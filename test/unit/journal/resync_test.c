@@ -3,6 +3,7 @@
  * and ended, rows are damaged, the database goes away, the machine ends, and at the end the rows
  * are what the queue holds.
  */
+#include "core/far.h"
 #include "core/list_walk.h"
 #include "resync_bed.h"
 

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/server.h"
+#include "store/body.h"
+#include "store/stats.h"
 #include "store/store.h"
 
 enum {

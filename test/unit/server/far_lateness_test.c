@@ -15,6 +15,7 @@
 #include "beanstalk_peer.h"
 #include "core/core.h"
 #include "server/server.h"
+#include "store/stats.h"
 #include "store/store.h"
 
 enum {

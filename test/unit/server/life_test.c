@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "core/core.h"
 #include "life_answer.h"
+#include "store/stats.h"
 #include "store/store.h"
 
 enum {

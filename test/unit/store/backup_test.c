@@ -5,6 +5,7 @@
  */
 #include "store/backup.h"
 
+#include "store/verify.h"
 #include "store_model.h"
 #include "store_work.h"
 #include "test/unit/support/every.h"

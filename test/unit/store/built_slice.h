@@ -4,6 +4,7 @@
 #define LATERD_TEST_STORE_BUILT_SLICE_H
 
 #include "base/far_hash.h"
+#include "store/far.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slice_build.h"
 #include "store/slices/slices_parts.h"

@@ -6,6 +6,7 @@
 #include "slice_bed.h"
 #include "store/slices/far_image.h"
 #include "store/slices/slice_format.h"
+#include "store/verify.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
 

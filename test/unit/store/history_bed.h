@@ -6,6 +6,8 @@
 #ifndef LATERD_TEST_STORE_HISTORY_BED_H
 #define LATERD_TEST_STORE_HISTORY_BED_H
 
+#include "store/job_history.h"
+#include "store/verify.h"
 #include "store_model.h"
 #include "store_work.h"
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/body.h"
 #include "store/record.h"
 #include "store/store.h"
 

@@ -4,6 +4,7 @@
  * them.
  */
 #include "store/internal.h"
+#include "store/verify.h"
 #include "store_model.h"
 #include "store_reuse.h"
 #include "store_work.h"

@@ -4,6 +4,7 @@
  */
 #include "store/internal.h"
 #include "store/recovery/salvage.h"
+#include "store/verify.h"
 #include "store_files.h"
 #include "store_model.h"
 #include "store_work.h"

@@ -3,6 +3,8 @@
 #ifndef LATERD_TEST_STORE_SLICE_BED_H
 #define LATERD_TEST_STORE_SLICE_BED_H
 
+#include "store/far.h"
+#include "store/stats.h"
 #include "store_model.h"
 #include "store_work.h"
 

@@ -5,6 +5,7 @@
 #include "slice_bed.h"
 #include "store/record.h"
 #include "store/recovery/salvage.h"
+#include "store/verify.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
 

@@ -7,6 +7,7 @@
  */
 #include "slice_bed.h"
 #include "store/recovery/salvage.h"
+#include "store/verify.h"
 #include "store_files.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"

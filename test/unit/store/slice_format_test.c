@@ -13,6 +13,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/body.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slice_build.h"
 #include "store/store.h"
