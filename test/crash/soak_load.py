@@ -232,8 +232,8 @@ class Taker(Worker):
                 continue
             self.oracle.trying_to_end(number)
             mine.append((number, job))
-            due_ms = self.oracle.earliest_due_ms(number)
-            if due_ms > settled_ms and job["attempt"] == 1:
+            due_ms = self.oracle.only_due_ms(number)
+            if due_ms is not None and due_ms > settled_ms and job["attempt"] == 1:
                 late_ms.append(came_ms - due_ms)
         if late_ms:
             self.load.news.put(("late", late_ms))

@@ -143,6 +143,10 @@ class SoakOracle:
         other_ms, due_ms = self.other[number], self.due[number]  # in this order: a move is done the other way round
         return min(due_ms, other_ms) if other_ms else due_ms
 
+    def only_due_ms(self, number):
+        """When it is due, or None: a move may have been done, or not."""
+        return None if self.other[number] else self.due[number]  # in this order, as above
+
     def delivered(self, job, asked_ms):
         """The number, or None."""
         number = self.number_of(job)
@@ -213,6 +217,16 @@ def _control_moved(failures, moved_ms):
     return bool(oracle.faults["moved"])
 
 
+def _control_only_due():
+    oracle = SoakOracle(1)
+    number = oracle.attempt(5)
+    before = oracle.only_due_ms(number)
+    oracle.trying_to_move(number, 9)
+    during = oracle.only_due_ms(number)
+    oracle.move_answered(number, 200)
+    return before, during, oracle.only_due_ms(number)
+
+
 def control():
     """Raises if the oracle would miss a fault, or see one where there is none."""
     for name in (*FAULTS, None):
@@ -223,3 +237,5 @@ def control():
                                       (1, 3 * TTR_MS, True), (0, TTR_MS, True), (1, -1, True), (1, 0, False)):
         if _control_moved(failures, moved_ms) != wrong:
             raise AssertionError(f"the soak's oracle, {failures} failures, due {moved_ms} ms later: not {wrong}")
+    if _control_only_due() != (5, None, 9):
+        raise AssertionError(f"the soak's oracle: due at {_control_only_due()}, not 5, unknown and 9")
