@@ -1,5 +1,6 @@
 #include "server/turn_meter.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ static void log_long(struct turn_meter *meter, int64_t took_us)
     struct clock *clock = meter->clock;
     char parts[TURN_PARTS_BYTES];
     int64_t now_us = clock->now_us(clock);
-    if (meter->logged_us && now_us - meter->logged_us < LOG_EVERY_US) {
+    bool soon = meter->logged_us && now_us - meter->logged_us < LOG_EVERY_US;
+    if (soon && took_us <= meter->logged_took_us) {
         meter->unlogged++;
         return;
     }
@@ -63,6 +65,7 @@ static void log_long(struct turn_meter *meter, int64_t took_us)
               (long long)took_us, (long long)(now_us - meter->clock_us), parts,
               (unsigned long long)faults, (unsigned long long)meter->unlogged);
     meter->logged_us = now_us;
+    meter->logged_took_us = took_us;
     meter->unlogged = 0;
 }
 

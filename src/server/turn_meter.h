@@ -2,7 +2,8 @@
  * What the stages of turns take, to find out why one was long. Measured with `server.turn_cpu = 1`
  * only, in processor time of the main thread: a system call at each change of stage, and three more
  * for each turn (the processor time at its beginning and end, page faults at its beginning).
- * A turn above TURN_LONG_US is logged as `long_turn`, at most once a second.
+ * A turn above TURN_LONG_US is logged as `long_turn`: once a second, and meanwhile if it is longer
+ * than the last one that was logged.
  */
 #ifndef LATERD_SERVER_TURN_METER_H
 #define LATERD_SERVER_TURN_METER_H
@@ -37,8 +38,9 @@ struct turn_meter {
     int64_t clock_us;            /* at the turn's beginning */
     uint64_t faults;             /* the same */
     int64_t took_us[TURN_STAGES];
-    int64_t logged_us; /* by the clock; 0: never */
-    uint64_t unlogged; /* long turns since then */
+    int64_t logged_us;      /* by the clock; 0: never */
+    int64_t logged_took_us; /* that turn's processor time */
+    uint64_t unlogged;      /* long turns since then */
 };
 
 /* A turn begins at `clock_us`. `clock` has `cpu_us`. */

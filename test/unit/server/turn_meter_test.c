@@ -1,5 +1,5 @@
 /*
- * What the stages of a turn took is told where a turn was long, and at most once a second.
+ * What the stages of a turn took is told where a turn was long: once a second, and of longer ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,6 +110,19 @@ static void long_turns_are_logged_once_a_second(void **state)
     assert_int_equal(meter.unlogged, 0);
 }
 
+static void a_longer_turn_is_logged_at_once(void **state)
+{
+    (void)state;
+    struct turn_meter meter = {0};
+    struct fake_clock fake = fake_new();
+    for (unsigned i = 1; i < 4; i++) {
+        (void)play(&meter, &fake, STAGE_END, TURN_LONG_US + i);
+        assert_int_equal(meter.logged_us, fake.now_us);
+    }
+    (void)play(&meter, &fake, STAGE_END, TURN_LONG_US + 3);
+    assert_int_equal(meter.unlogged, 1);
+}
+
 static void nothing_is_measured_that_was_not_asked_for(void **state)
 {
     (void)state;
@@ -137,6 +150,7 @@ int main(void)
         cmocka_unit_test(a_turns_time_is_that_of_its_stages),
         cmocka_unit_test(the_parts_of_all_stages_fit),
         cmocka_unit_test(long_turns_are_logged_once_a_second),
+        cmocka_unit_test(a_longer_turn_is_logged_at_once),
         cmocka_unit_test(nothing_is_measured_that_was_not_asked_for),
         cmocka_unit_test(a_stage_costs_one_look_at_the_processor_time),
     };
