@@ -147,7 +147,8 @@ static void read_body(const struct push *push, struct buf *out)
     if (ferror(file))
         cli_bad_value(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
     if (out->len >= READ_MAX)
-        cli_bad_value(push->cli, "cannot read all of %s: it is too long for a body", push->body);
+        cli_bad_value(push->cli, "%s is too long for a body: a server takes %d MiB at most",
+                      file == stdin ? "standard input" : push->body + 1, READ_MAX >> 20);
     if (file != stdin)
         (void)fclose(file); /* only read from */
 }

@@ -359,6 +359,17 @@ def test_one_end_of_input_ends_a_body_that_is_typed(shared, later, topic):
     assert later("pop", topic, "--body").stdout == "hello\n\n"
 
 
+def test_a_body_that_is_too_long_for_any_server_is_named(later, tmp_path):
+    long = tmp_path / "long"
+    with open(long, "wb") as file:
+        file.truncate(65 << 20)
+    refused = later("push", "t", f"@{long}")
+    assert refused.returncode == USAGE and refused.stderr == \
+        f"later push: {long} is too long for a body: a server takes 64 MiB at most\n", refused
+    with open(long, "rb") as file:
+        assert "later push: standard input is too long for a body" in later("push", "t", "-", stdin=file).stderr
+
+
 def test_later_alone_says_how_to_begin_and_names_all_commands_on_a_small_terminal(later):
     told = later()
     commands = re.findall(r"^  ([a-z-]+) +[A-Z]", later("--help").stdout, re.MULTILINE)
