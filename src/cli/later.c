@@ -55,14 +55,20 @@ static const struct command *const commands[] = {
     &command_import,
 };
 
-static const char examples[] =
-    "\nFirst steps:\n"
+static const char usage[] =
+    "usage: later [general options] COMMAND [options] …\n\n"
+    "Push jobs now, get them back at their due time, from the laterd server.\n\n";
+
+static const char first_steps[] =
+    "First steps:\n"
     "  later push mail 'hello' --delay 5s      prints the job's id\n"
     "  later pop mail --wait 10s               waits, prints the job with its lease\n"
     "  later finish ID --lease LEASE           done; without this it comes again\n"
     "  later pop mail --forever --exec 'cat'   a consumer: a command for each job that comes\n"
     "  later list mail --state delayed         what is still to come\n"
-    "  later top                               the whole server, live\n"
+    "  later top                               the whole server, live\n";
+
+static const char more_examples[] =
     "\nComing from beanstalkd, whose clients laterd serves on port 11300:\n"
     "  later import beanstalkd /var/lib/beanstalkd --dry-run\n"
     "  later bench put --beanstalk 127.0.0.1:11300\n"
@@ -84,18 +90,35 @@ static const char more_help[] =
 
 static void help(FILE *to)
 {
-    (void)fputs("usage: later [general options] COMMAND [options] …\n\n"
-                "Push jobs now, get them back at their due time, from the laterd server.\n\n",
-                to);
+    (void)fputs(usage, to);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (commands[i])
             (void)fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
         else
             (void)fputc('\n', to);
     }
-    (void)fputs(examples, to);
+    (void)fprintf(to, "\n%s%s", first_steps, more_examples);
     (void)fputs(access_help, to);
     (void)fputs(more_help, to);
+}
+
+/* What `later` alone says: it fits a small terminal, which the help does not. */
+static void overview(FILE *to)
+{
+    static const char *const groups[] = {"jobs", "one by its id", "topics", "server",
+                                         "backup, moves"};
+    size_t group = 0;
+    (void)fprintf(to, "%s%s\nCommands:", usage, first_steps);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (i == 0 || !commands[i])
+            (void)fprintf(to, "\n  %-13s", groups[group++]);
+        if (commands[i])
+            (void)fprintf(to, " %s", commands[i]->name);
+    }
+    (void)fputs(
+        "\n\n`later --help` has a line for each of them, `later COMMAND --help` its options and\n"
+        "examples. -s URL or LATER_SERVER says where laterd is (http://127.0.0.1:9277).\n",
+        to);
 }
 
 /* The options before the command; the command's own words begin at optind. */
@@ -177,7 +200,7 @@ int main(int argc, char **argv)
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* the server's texts are UTF-8, for text_width() */
     general_options(&cli, argc, argv);
     if (optind >= argc) {
-        help(stderr);
+        overview(stderr);
         return EXIT_USAGE;
     }
     argc -= optind;

@@ -49,29 +49,42 @@ void show_line_problem(const json_t *problem, struct buf *out)
     buf_fini(&detail);
 }
 
-void show_time(const json_t *object, const char *key, struct buf *out)
+/* The time alone. False: it is none, or has no name here, and stands there as it came. */
+static bool add_time(const json_t *object, const char *key, struct buf *out, int64_t *out_at_us)
 {
     const json_t *value = json_object_get(object, key);
-    char room[TEXT_ROOM], text[TEXT_ROOM] = "", zone[8] = "";
+    char text[TEXT_ROOM] = "", zone[8] = "";
     int64_t at_us = 0;
     bool known = json_is_integer(value)
                      ? !__builtin_mul_overflow(json_integer_value(value), 1000, &at_us)
                      : rfc3339_read(bytes_str(show_string(object, key)), &at_us);
-    if (!known) {
-        show_value(object, key, out);
-        return;
-    }
     int64_t at_ms = at_us / 1000;
     time_t at_s = (time_t)(at_ms / 1000);
     struct tm local;
-    int64_t left_us = at_ms * 1000 - clock_wall_us();
-    if (at_ms < 0 || !localtime_r(&at_s, &local) ||
+    if (!known || at_ms < 0 || !localtime_r(&at_s, &local) ||
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0 ||
         strftime(zone, sizeof(zone), "%z", &local) == 0) {
-        show_value(object, key, out); /* a year that has no name */
-        return;
+        show_value(object, key, out); /* also a year that has no name */
+        return false;
     }
     buf_addf(out, "%s.%03d %s", text, (int)(at_ms % 1000), zone);
+    *out_at_us = at_ms * 1000;
+    return true;
+}
+
+void show_time_alone(const json_t *object, const char *key, struct buf *out)
+{
+    int64_t at_us;
+    (void)add_time(object, key, out, &at_us); /* what came stands there */
+}
+
+void show_time(const json_t *object, const char *key, struct buf *out)
+{
+    char room[TEXT_ROOM];
+    int64_t at_us;
+    if (!add_time(object, key, out, &at_us))
+        return;
+    int64_t left_us = at_us - clock_wall_us();
     if (left_us >= 0)
         buf_addf(out, " (in %s)", duration_text(left_us, room));
     else

@@ -22,6 +22,8 @@ void show_line_problem(const json_t *problem, struct buf *out);
 
 /* "2026-11-21 05:00:00.123 +0100 (in 3m 5s)", local time; the member is in epoch ms or RFC 3339. */
 void show_time(const json_t *object, const char *key, struct buf *out);
+/* The same without what stands in brackets. */
+void show_time_alone(const json_t *object, const char *key, struct buf *out);
 
 /*
  * The member "lateness_ms": percentiles of the last minute and of all time, a line each. The label

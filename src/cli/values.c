@@ -41,6 +41,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)
 {
     uint64_t number;
+    if (number_parse(text, 0, max, &number) && max >= INT64_MAX)
+        cli_bad_value(cli, "%s '%s' is not a whole number", option, text);
     if (number_parse(text, 0, max, &number))
         cli_bad_value(cli, "%s '%s' is not a number up to %llu", option, text,
                       (unsigned long long)max);

@@ -201,6 +201,11 @@ static void turn(struct load *load, int64_t until_us)
     }
 }
 
+static bool is_interrupted(const struct load *load)
+{
+    return load->interrupted && *load->interrupted;
+}
+
 void load_run(struct load *load, struct load_script *script, int64_t until_us)
 {
     uint64_t answers_before = load->answers;
@@ -213,7 +218,7 @@ void load_run(struct load *load, struct load_script *script, int64_t until_us)
         if (load->conns[i].dirty)
             load_flush(load, &load->conns[i]);
     }
-    while (!load->done && !load->failed && load->now_us < until_us) {
+    while (!load->done && !load->failed && !is_interrupted(load) && load->now_us < until_us) {
         turn(load, until_us);
         if (load->now_us - tick_us < TICK_MS * 1000)
             continue;

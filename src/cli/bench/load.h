@@ -11,6 +11,8 @@
 #ifndef LATERD_CLI_BENCH_LOAD_H
 #define LATERD_CLI_BENCH_LOAD_H
 
+#include <signal.h>
+
 #include "cli/bench/dial.h"
 #include "cli/bench/histogram.h"
 
@@ -70,13 +72,15 @@ struct load {
     int epoll;
     load_scan *scan;
     struct load_script *script;
-    bool done;                 /* the script sets it: the run ends */
-    bool failed;               /* a connection broke, or nothing came for too long: see error */
-    int64_t now_us;            /* wall time that never goes back; read once for each read */
-    int64_t offset_us;         /* wall time minus monotonic, at the start */
-    int64_t quiet_us;          /* no answer for so long is a failure; 0 = wait forever */
-    int64_t wake_us;           /* the script's alarm; INT64_MAX = none, as each run begins */
-    uint64_t answers;          /* of all runs, refusals too */
+    bool done;         /* the script sets it: the run ends */
+    bool failed;       /* a connection broke, or nothing came for too long: see error */
+    int64_t now_us;    /* wall time that never goes back; read once for each read */
+    int64_t offset_us; /* wall time minus monotonic, at the start */
+    int64_t quiet_us;  /* no answer for so long is a failure; 0 = wait forever */
+    int64_t wake_us;   /* the script's alarm; INT64_MAX = none, as each run begins */
+    uint64_t answers;  /* of all runs, refusals too */
+    /* Not 0: a run ends as if its time had come. NULL, as load_open() sets it: there is none. */
+    const volatile sig_atomic_t *interrupted;
     struct histogram *latency; /* LOAD_KINDS of them */
     char error[160];
 };

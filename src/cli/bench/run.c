@@ -19,6 +19,43 @@ enum {
     SETTLE_US = 50 * 1000,     /* the consumers' reserves are parked before the first due time */
 };
 
+/* The servers that are stopped now. They go on when this program ends, but by SIGKILL or a bug. */
+static struct {
+    pid_t pids[BENCH_PIDS];
+    volatile sig_atomic_t count;
+} stopped;
+
+/* The signal that came: what is measured ends, and the jobs are deleted. A second one ends all. */
+static volatile sig_atomic_t interrupted;
+
+static void continue_servers(void)
+{
+    for (int i = 0; i < stopped.count; i++)
+        (void)kill(stopped.pids[i], SIGCONT); /* usage_of() tells of one that is gone */
+    stopped.count = 0;
+}
+
+static void end_by_signal(int number)
+{
+    continue_servers();
+    (void)signal(number, SIG_DFL);
+    (void)raise(number); /* when this handler returns */
+}
+
+static void interrupt(int number)
+{
+    continue_servers();
+    interrupted = number;
+    (void)signal(number, SIG_DFL);
+}
+
+/* Leaves alone what whoever started this program ignores. */
+static void handle(int number, void (*handler)(int))
+{
+    if (signal(number, handler) == SIG_IGN)
+        (void)signal(number, SIG_IGN);
+}
+
 /* Forgets the counts of the phase before. */
 static void phase(struct bench *bench, const char *name, uint64_t target)
 {
@@ -64,7 +101,7 @@ static void measure(struct bench *bench, struct load *load, int64_t until_us)
 
 static void sleep_until(struct load *load, int64_t until_us)
 {
-    while (load_clock(load) < until_us) {
+    while (load_clock(load) < until_us && !interrupted) {
         int64_t left_us = until_us - load->now_us;
         const struct timespec nap = {.tv_sec = left_us / SECOND_US,
                                      .tv_nsec = left_us % SECOND_US * 1000};
@@ -72,7 +109,8 @@ static void sleep_until(struct load *load, int64_t until_us)
     }
 }
 
-static void run_cycle(struct bench *bench, struct load *load)
+/* False: no figures. */
+static bool run_cycle(struct bench *bench, struct load *load)
 {
     if (bench->options.dialect == SPEAK_DELAY_QUEUE) {
         /*
@@ -83,6 +121,8 @@ static void run_cycle(struct bench *bench, struct load *load)
         bench_script_put(bench);
         load_run(load, &bench->script, load_clock(load) + bench->options.limit_us);
         sleep_until(load, load_clock(load) + 2 * SECOND_US);
+        if (interrupted)
+            return false;
         bench->mark = (bench->mark + 1) & 0xffffff; /* fresh ids: a second push would replace */
         bench_forms_fini(bench);
         bench_forms(bench, bench->dial.authority);
@@ -90,37 +130,17 @@ static void run_cycle(struct bench *bench, struct load *load)
     phase(bench, "cycle", bench->options.jobs);
     bench_script_cycle(bench);
     measure(bench, load, load_clock(load) + bench->options.limit_us);
-}
-
-/* The servers that are stopped now. They go on when this program ends, but by SIGKILL or a bug. */
-static struct {
-    pid_t pids[BENCH_PIDS];
-    volatile sig_atomic_t count;
-} stopped;
-
-static void continue_servers(void)
-{
-    for (int i = 0; i < stopped.count; i++)
-        (void)kill(stopped.pids[i], SIGCONT); /* usage_of() tells of one that is gone */
-    stopped.count = 0;
-}
-
-static void end_by_signal(int number)
-{
-    continue_servers();
-    (void)signal(number, SIG_DFL);
-    (void)raise(number); /* when this handler returns */
+    return true;
 }
 
 static void stop_servers(const struct bench *bench)
 {
-    static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM};
     static bool guarded;
     memcpy(stopped.pids, bench->options.pids, sizeof(stopped.pids));
     stopped.count = (sig_atomic_t)bench->options.pid_count;
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && !guarded; i++) {
-        if (signal(ends[i], end_by_signal) == SIG_IGN)
-            (void)signal(ends[i], SIG_IGN);
+    if (!guarded) {
+        handle(SIGQUIT, end_by_signal);
+        handle(SIGPIPE, end_by_signal);
     }
     if (!guarded && atexit(continue_servers) != 0)
         return; /* no memory: they are not stopped, and the figures say so */
@@ -151,7 +171,7 @@ static void wake_drain(struct load_script *script, struct load *load)
 /* Are all jobs there in time? */
 static bool all_pushed(struct bench *bench, struct load *load, int64_t first_due_us)
 {
-    if (load->failed)
+    if (load->failed || interrupted)
         return false;
     if (bench->answered == bench->target && load->now_us < first_due_us - SECOND_US / 10)
         return true;
@@ -257,6 +277,8 @@ static uint64_t prepare_cancel(struct bench *bench, struct load *load)
 static bool run_cancel(struct bench *bench, struct load *load)
 {
     uint64_t there = prepare_cancel(bench, load);
+    if (interrupted)
+        return false;
     if (load->failed || there == 0) {
         cli_message(bench->cli, "no jobs could be prepared");
         return false;
@@ -279,7 +301,7 @@ static bool run_scenario(struct bench *bench, struct load *load)
         bench_script_put(bench);
         measure(bench, load, load_clock(load) + o->limit_us);
         return true;
-    case BENCH_CYCLE: run_cycle(bench, load); return true;
+    case BENCH_CYCLE: return run_cycle(bench, load);
     case BENCH_CANCEL: return run_cancel(bench, load);
     case BENCH_DUE: return beanstalk ? run_due_beanstalk(bench, load) : run_due(bench, load);
     case BENCH_BURST: return beanstalk ? run_burst_beanstalk(bench, load) : run_due(bench, load);
@@ -342,6 +364,30 @@ static void clean_up_beanstalk(struct bench *bench)
     if (left)
         cli_message(bench->cli, "jobs are left in tube %s", bench->options.topic);
     load_close(&load);
+}
+
+/*
+ * Deletes the topic, if it is of this run alone. Polls that the load had parked may wait on it for
+ * a moment more; a topic that stays is empty, and does no harm.
+ */
+static void delete_topic(struct bench *bench)
+{
+    enum { TRIES = 50, APART_MS = 10 };
+    const struct timespec apart = {.tv_nsec = APART_MS * 1000000};
+    char *target = cli_target("/v1/topics/", bench->options.topic, "");
+    bool removed = bench->options.named;
+    int code = EXIT_DONE;
+    bench->cli->quiet = true;
+    for (int i = 0; i < TRIES && code == EXIT_DONE && !removed; i++) {
+        json_t *answer = NULL;
+        if (i > 0)
+            (void)nanosleep(&apart, NULL); /* cut short it only asks sooner */
+        code = cli_call(bench->cli, "DELETE", target, NULL, &answer);
+        removed = json_is_true(json_object_get(answer, "removed"));
+        json_decref(answer);
+    }
+    bench->cli->quiet = false;
+    mem_free(target);
 }
 
 /* Deletes what is left in the topic, in every state. */
@@ -414,7 +460,10 @@ static int run_with(struct bench *bench, struct load *load)
     int code = connect_all(bench, load, o->connections, deep);
     if (code != EXIT_DONE)
         return code;
+    load->interrupted = &interrupted;
     bool measured = run_scenario(bench, load);
+    if (interrupted && bench_timed(o))
+        measured = false; /* jobs that have not come yet are not lost */
     if (bench->progress)
         (void)fputs("\r\x1b[K", stderr);
     if (load->failed) {
@@ -433,6 +482,17 @@ static int run_with(struct bench *bench, struct load *load)
     return measured ? verdict(bench) : EXIT_REFUSED;
 }
 
+static void clean_up_all(struct bench *bench)
+{
+    const struct bench_options *o = &bench->options;
+    if (o->dialect != SPEAK_BEANSTALK) {
+        if (o->scenario != BENCH_IDLE) /* which pushes nothing */
+            clean_up(bench);
+        delete_topic(bench);
+    } else if (o->scenario != BENCH_IDLE)
+        clean_up_beanstalk(bench);
+}
+
 int bench_run(struct bench *bench)
 {
     const struct bench_options *o = &bench->options;
@@ -440,13 +500,17 @@ int bench_run(struct bench *bench)
     if (bench_timed(o))
         bench->seen = mem_zalloc(o->jobs);
     bench->delay_s = delay_of(bench);
+    handle(SIGINT, interrupt);
+    handle(SIGTERM, interrupt);
+    handle(SIGHUP, interrupt);
     int code = run_with(bench, &load);
     load_close(&load); /* before the clean-up: parked polls must take no job */
-    if (o->keep || code == EXIT_UNREACHABLE || o->scenario == BENCH_IDLE)
+    if (o->keep || code == EXIT_UNREACHABLE)
         return code;
-    if (o->dialect == SPEAK_BEANSTALK)
-        clean_up_beanstalk(bench);
-    else
-        clean_up(bench);
+    if (interrupted)
+        cli_message(bench->cli, "interrupted: its jobs are being deleted; once more leaves them");
+    clean_up_all(bench);
+    if (interrupted)
+        (void)raise(interrupted); /* so that a shell's loop ends, too */
     return code;
 }

@@ -59,7 +59,7 @@ static int attempts_run(struct cli *cli, int argc, char **argv)
         show_attempts(attempts);
     else
         cli_message(cli,
-                    "no attempt has failed, with a reason or code: `later get %s` shows the job",
+                    "no attempt has failed with a reason or code; `later get %s` shows the job",
                     argv[optind]);
     json_decref(answer);
     return any ? EXIT_DONE : EXIT_NOTHING;

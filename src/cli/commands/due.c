@@ -14,7 +14,7 @@ static void show_due(const json_t *answer, const char *const *spans, size_t coun
 {
     static const char *const names[] = {"WITHIN", "UNTIL", "JOBS", "MORE"};
     struct table table = {.columns = 4, .right = {true, false, true, true}};
-    struct buf out = {0};
+    struct buf out = {0}, until = {0};
     uint64_t before = 0;
     size_t i;
     json_t *time;
@@ -26,8 +26,10 @@ static void show_due(const json_t *answer, const char *const *spans, size_t coun
         if (i == count)
             break; /* not an answer of laterd */
         uint64_t jobs = show_count(time, "jobs");
+        until.len = 0;
+        show_time_alone(time, "until", &until);
         table_cell_str(&table, spans[i]);
-        table_cell_str(&table, show_string(time, "until"));
+        table_cell(&table, bytes_of(until.at, until.len));
         table_cell_str(&table, count_text(jobs, room));
         table_cell_str(&table, count_text(jobs > before ? jobs - before : 0, room));
         before = jobs;
@@ -35,6 +37,7 @@ static void show_due(const json_t *answer, const char *const *spans, size_t coun
     table_write(&table, &out);
     cli_flush(&out);
     buf_fini(&out);
+    buf_fini(&until);
     table_fini(&table);
 }
 

@@ -142,11 +142,13 @@ static void read_body(const struct push *push, struct buf *out)
         buf_reserve(out, 65536);
         count = fread(out->at + out->len, 1, 65536, file);
         out->len += count;
-    } while (count > 0 && out->len < READ_MAX);
+        /* Behind its end a terminal would be read again: Ctrl-D would be wanted twice. */
+    } while (count > 0 && !feof(file) && out->len < READ_MAX);
     if (ferror(file))
         cli_bad_value(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
     if (out->len >= READ_MAX)
-        cli_bad_value(push->cli, "cannot read all of %s: it is too long for a body", push->body);
+        cli_bad_value(push->cli, "%s is too long for a body: a server takes %d MiB at most",
+                      file == stdin ? "standard input" : push->body + 1, READ_MAX >> 20);
     if (file != stdin)
         (void)fclose(file); /* only read from */
 }
@@ -348,6 +350,7 @@ const struct command command_push = {
     .synopsis = "[options] TOPIC BODY | @FILE | -",
     .summary = "Put a job, or many, into a topic",
     .help =
+        "BODY is the body itself, @FILE a file that holds it, - standard input.\n\n"
         "  -d, --delay D           due D from now: 250ms, 30s, 1h30m, 7d (at once)\n"
         "  -u, --due TIME          due then: 2026-12-24T18:00:00Z, or epoch milliseconds\n"
         "  -i, --id ID             your own id (the server makes one)\n"
@@ -375,6 +378,7 @@ const struct command command_push = {
         "  later push mail 'hello' --delay 30s\n"
         "  later push mail @letter.txt --due 2026-12-24T18:00:00Z --id xmas\n"
         "  later push hooks '{\"url\":\"…\"}' --json-body --retry 0,2m,10m,1h\n"
+        "  date | later push mail - --delay 1m\n"
         "  later push mail --lines --delay 1h < addresses.txt\n"
         "  later push mail --ndjson jobs.ndjson\n",
     .run = run,

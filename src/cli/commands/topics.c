@@ -290,12 +290,13 @@ const struct command command_topics = {
     .synopsis = "[TOPIC]",
     .summary = "Show the topics with their counts by state, or one in full",
     .help =
-        "Rates are those of the last ten seconds. Exit 1 if there is none. Of buried jobs one is\n"
-        "named, with why it failed last, and so is one that waits for its next attempt, if it is\n"
-        "among the 20 that are due first; `later attempts` and `later list --state buried` have\n"
-        "more.\n"
-        "DELAYED counts also jobs that were due and were put off, since their key or their\n"
-        "own URL's receiver had no room; putting one off counts as released in totals.\n"
+        "WAITING counts consumers that wait for a job; of a topic with a target that is laterd.\n"
+        "DELAYED counts also jobs that were due and were put off, because their key or the\n"
+        "receiver of their own URL had no room; putting one off counts as released in totals.\n"
+        "Rates are those of the last ten seconds.\n"
+        "\nOf one topic in full, one buried job is named, with why it failed last, and one that\n"
+        "waits for its next attempt, if it is among the 20 that are due first; `later attempts`\n"
+        "and `later list --state buried` have more. Exit 1 if there is no topic, or not this one.\n"
         "With --json, one topic a line, with all its figures.\n"
         "\nExamples:\n"
         "  later topics\n"

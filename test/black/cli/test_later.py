@@ -216,6 +216,30 @@ def test_a_bench_that_is_interrupted_leaves_no_server_stopped(laterd):
     assert eventually(lambda: state_of(server.pid) != "T", 5)
 
 
+@pytest.mark.embedded("it is the command's own")
+@pytest.mark.parametrize("scenario", ["put", "cycle", "cancel", "due", "burst", "idle"])
+def test_a_bench_leaves_no_topic_of_its_own(later, client, scenario):
+    done = later("bench", scenario, "--jobs", "20", "--connections", "2", "--seconds", "1", "--lead", "1s")
+    assert done.returncode == DONE, done
+    assert not [topic for topic in later("topics").stdout.splitlines() if "later-bench" in topic], scenario
+
+
+@pytest.mark.embedded("it is the command's own")
+@pytest.mark.parametrize("scenario, figures", [("put", True), ("due", False)])
+def test_a_bench_that_is_interrupted_deletes_its_jobs_and_its_topic(laterd, scenario, figures):
+    server = laterd()
+    words = ("bench", scenario, "--jobs", "100000000", "--connections", "2")
+    with Client(server.port) as client, \
+            subprocess.Popen([LATER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{server.port}")) as bench:
+        assert eventually(lambda: "laterd_jobs{state=\"delayed\"} 0\n" not in client.get("/metrics").text)
+        bench.send_signal(signal.SIGINT)
+        said, complaint = bench.communicate(timeout=60)
+        assert bench.returncode == -signal.SIGINT
+        assert ("a second" in said) == figures and "its jobs are being deleted" in complaint, (said, complaint)
+        assert client.get("/v1/topics").json()["topics"] == []
+
+
 @pytest.mark.parametrize("options, answer", [
     ((), b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
     ((), b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"),
@@ -326,6 +350,41 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert re.search(r"^failed .* code 7: no connection$", popped.stdout, re.MULTILINE), popped
     assert later("release", topic).returncode == DONE
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
+
+
+def test_one_end_of_input_ends_a_body_that_is_typed(shared, later, topic):
+    url = f"http://127.0.0.1:{shared.port}"
+    shown, code = on_a_terminal(url, b"hello\n\x04", "push", topic, "-", "--id", f"typed-{topic}")
+    assert code == DONE and shown.endswith(f"typed-{topic}\n"), shown
+    assert later("pop", topic, "--body").stdout == "hello\n\n"
+
+
+def test_a_body_that_is_too_long_for_any_server_is_named(later, tmp_path):
+    long = tmp_path / "long"
+    with open(long, "wb") as file:
+        file.truncate(65 << 20)
+    refused = later("push", "t", f"@{long}")
+    assert refused.returncode == USAGE and refused.stderr == \
+        f"later push: {long} is too long for a body: a server takes 64 MiB at most\n", refused
+    with open(long, "rb") as file:
+        assert "later push: standard input is too long for a body" in later("push", "t", "-", stdin=file).stderr
+
+
+def test_later_alone_says_how_to_begin_and_names_all_commands_on_a_small_terminal(later):
+    told = later()
+    commands = re.findall(r"^  ([a-z-]+) +[A-Z]", later("--help").stdout, re.MULTILINE)
+    assert told.returncode == USAGE and told.stdout == ""
+    assert len(told.stderr.splitlines()) < 24 and all(len(line) <= 90 for line in told.stderr.splitlines())
+    listed = told.stderr.partition("Commands:")[2].split()
+    assert "First steps:" in told.stderr and set(commands) <= set(listed) and len(commands) > 25
+
+
+def test_due_shows_times_as_other_commands_do(later, topic):
+    assert later("push", topic, "x", "--delay", "1h").returncode == DONE
+    listed = later("list", topic, "--state", "delayed").stdout
+    told = later("due", "2h").stdout
+    assert re.search(r"^ +2h  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [+-]\d{4} +\d", told, re.MULTILINE), told
+    assert re.search(r" [+-]\d{4} ", listed).group() in told
 
 
 def test_a_pop_that_takes_nothing_says_why(client, shared, later, topic):
