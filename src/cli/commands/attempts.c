@@ -1,7 +1,6 @@
 /*
  * The commands about failed attempts: attempts replay.
  */
-#include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -122,12 +121,8 @@ static json_t *replay_body(struct cli *cli, int argc, char **argv)
 static int replay_run(struct cli *cli, int argc, char **argv)
 {
     json_t *body = replay_body(cli, argc, argv), *answer = NULL;
-    char *target = cli_target("/v1/topics/", argv[optind], "/replay");
-    cli->subject = argv[optind];
     cli->wait_us = INT64_C(3600) * 1000000; /* it may go through millions */
-    int code = cli_call(cli, "POST", target, body, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "POST", argv[optind], "/replay", body, &answer);
     if (code != EXIT_DONE)
         return code;
     uint64_t kicked = show_count(answer, "kicked"), looked_at = show_count(answer, "looked_at");

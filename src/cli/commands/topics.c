@@ -209,16 +209,11 @@ static void add_failed(struct cli *cli, const char *topic, const char *query, co
                        struct buf *out)
 {
     json_t *list = NULL, *job = NULL;
-    char *target = cli_target("/v1/topics/", topic, query);
     cli->quiet = true;
-    (void)cli_call(cli, "GET", target, NULL, &list); /* no list: no job */
-    mem_free(target);
+    (void)cli_call_topic(cli, "GET", topic, query, NULL, &list); /* no list: no job */
     const json_t *found = first_failed(list);
-    if (found) {
-        target = cli_target("/v1/jobs/", show_string(found, "id"), "");
-        (void)cli_call(cli, "GET", target, NULL, &job); /* it may be gone */
-        mem_free(target);
-    }
+    if (found) /* it may be gone */
+        (void)cli_call_job(cli, "GET", show_string(found, "id"), "", NULL, &job);
     cli->quiet = false;
     const json_t *failure = json_object_get(job, "last_failure");
     if (failure) {
@@ -266,11 +261,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
         return code;
     }
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", argv[optind], "");
-    cli->subject = argv[optind];
-    int code = cli_call(cli, "GET", target, NULL, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "GET", argv[optind], "", NULL, &answer);
     struct buf out = {0};
     if (code == EXIT_DONE && cli->json) {
         cli_print_stats(answer);
@@ -344,12 +335,11 @@ static void print_id(const json_t *job)
 static void report_other_states(struct cli *cli, const char *topic, const char *state)
 {
     const char *other = NULL;
-    char *target = cli_target("/v1/topics/", topic, "");
     json_t *answer = NULL;
     struct buf line = {0};
     char room[TEXT_ROOM];
     cli->quiet = true;
-    int code = cli_call(cli, "GET", target, NULL, &answer);
+    int code = cli_call_topic(cli, "GET", topic, "", NULL, &answer);
     cli->quiet = false;
     for (enum job_state i = JOB_DELAYED; code == EXIT_DONE && i < JOB_STATES; i++) {
         const char *name = job_state_name(i);
@@ -364,7 +354,6 @@ static void report_other_states(struct cli *cli, const char *topic, const char *
     cli_message(cli, "no job is %s%.*s%s%s", state, (int)line.len, line.at ? line.at : "",
                 other ? " " : "", other ? topic : "");
     buf_fini(&line);
-    mem_free(target);
     json_decref(answer);
 }
 
@@ -475,11 +464,7 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
                       const char *done)
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", topic, after);
-    cli->subject = topic;
-    int code = cli_call(cli, "POST", target, body, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "POST", topic, after, body, &answer);
     if (code == EXIT_DONE && cli->json && answer)
         cli_print_json(answer);
     else if (code == EXIT_DONE && !cli->json) {
