@@ -6,14 +6,6 @@
 
 enum { RESPONSE_COLUMNS = 60, REPLAY_MAX = 1000000 };
 
-static void cell(struct table *table, const json_t *object, const char *key)
-{
-    struct buf text = {0};
-    show_value(object, key, &text);
-    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
-    buf_fini(&text);
-}
-
 static void show_attempts(const json_t *attempts)
 {
     static const char *const names[] = {"TIME", "CODE", "MS", "ADDRESS", "REASON", "RESPONSE"};
@@ -26,17 +18,15 @@ static void show_attempts(const json_t *attempts)
         table_cell_str(&table, names[i]);
     json_array_foreach(attempts, i, attempt)
     {
-        struct buf time = {0}, response = {0};
-        show_time(attempt, "time", &time);
+        struct buf response = {0};
         show_response(attempt, &response);
-        table_cell(&table, time.at ? buf_bytes(&time) : BYTES(""));
-        cell(&table, attempt, "code");
-        cell(&table, attempt, "ms");
-        cell(&table, attempt, "address");
-        cell(&table, attempt, "reason");
-        table_cell(&table, response.at ? buf_bytes(&response) : BYTES(""));
+        show_time_cell(&table, attempt, "time");
+        show_cell(&table, attempt, "code");
+        show_cell(&table, attempt, "ms");
+        show_cell(&table, attempt, "address");
+        show_cell(&table, attempt, "reason");
+        table_cell(&table, buf_bytes(&response));
         buf_fini(&response);
-        buf_fini(&time);
     }
     table_write(&table, &out);
     cli_flush(&out);

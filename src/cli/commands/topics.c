@@ -9,15 +9,6 @@
 
 enum { PAGES_MAX = 100000 }; /* bounds a listing that would never end */
 
-/* The text of a member as a table's cell. */
-static void cell(struct table *table, const json_t *object, const char *key)
-{
-    struct buf text = {0};
-    show_value(object, key, &text);
-    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
-    buf_fini(&text);
-}
-
 /* A count with separators as a cell. */
 static void count_cell(struct table *table, const json_t *object, const char *key)
 {
@@ -27,7 +18,7 @@ static void count_cell(struct table *table, const json_t *object, const char *ke
 
 static void topic_row(struct table *table, const json_t *topic)
 {
-    cell(table, topic, "name");
+    show_cell(table, topic, "name");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
         count_cell(table, topic, job_state_name(state));
     count_cell(table, topic, "waiters");
@@ -296,14 +287,11 @@ const struct command command_topics = {
 
 static void list_row(struct table *table, const json_t *job)
 {
-    struct buf due = {0};
-    cell(table, job, "id");
-    cell(table, job, "state");
-    show_time(job, "due_ms", &due);
-    table_cell(table, due.at ? buf_bytes(&due) : BYTES(""));
-    cell(table, job, "priority");
-    cell(table, job, "attempt");
-    buf_fini(&due);
+    show_cell(table, job, "id");
+    show_cell(table, job, "state");
+    show_time_cell(table, job, "due_ms");
+    show_cell(table, job, "priority");
+    show_cell(table, job, "attempt");
 }
 
 /* And how it failed last; `later attempts` has the reasons. */
@@ -312,7 +300,7 @@ static void list_buried_row(struct table *table, const json_t *job)
     const json_t *failure = json_object_get(job, "last_failure");
     struct bytes time = bytes_str(show_string(failure, "time"));
     list_row(table, job);
-    cell(table, failure, "code");
+    show_cell(table, failure, "code");
     table_cell(table, time.len > 19 ? bytes_of(time.at, 19) : time);
 }
 
@@ -320,9 +308,9 @@ static void list_buried_row(struct table *table, const json_t *job)
 static void list_labels_row(struct table *table, const json_t *job)
 {
     list_row(table, job);
-    cell(table, job, "biz_key");
-    cell(table, job, "subtopic");
-    cell(table, job, "tags");
+    show_cell(table, job, "biz_key");
+    show_cell(table, job, "subtopic");
+    show_cell(table, job, "tags");
 }
 
 /* As it is, for other programs: ids have no control characters. */
