@@ -70,10 +70,9 @@ static int listing_run(struct listing *listing)
     struct buf out = {0}, cursor = {0};
     int code = EXIT_DONE;
     uint64_t rows = 0;
-    buf_add_char(&cursor, '\0');
     for (unsigned page = 0; page < PAGES_MAX && !ferror(stdout) && listing->left > 0; page++) {
         json_t *answer = NULL;
-        code = limits_get_page(listing->cli, listing->path, bytes_str(cursor.at), listing->left,
+        code = limits_get_page(listing->cli, listing->path, buf_bytes(&cursor), listing->left,
                                &answer);
         listing->refused = code != EXIT_DONE;
         if (listing->refused)
@@ -83,12 +82,10 @@ static int listing_run(struct listing *listing)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
-        buf_add_str(&cursor,
-                    show_string(answer, "cursor")); /* not escaped for terminals: it is not shown */
+        buf_add_str(&cursor, show_string(answer, "cursor"));
         json_decref(answer);
         if (cursor.len == 0)
             break;
-        buf_add_char(&cursor, '\0');
     }
     buf_fini(&cursor);
     buf_fini(&out);
