@@ -514,12 +514,6 @@ static void slots_moved(struct topology_callbacks *callbacks)
     bring_back(of_callbacks(callbacks));
 }
 
-static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
-{
-    (void)callbacks;
-    (void)link; /* topology_error() reports it */
-}
-
 /* ---- the sink ---- */
 
 static void describe(const struct sink *sink, struct metric_sink *metrics)
@@ -603,8 +597,8 @@ struct sink *redis_sink_new(const struct redis_sink_options *options)
     list_init(&redis->waiting);
     list_init(&redis->put_off);
     list_init(&redis->sent);
-    redis->callbacks = (struct topology_callbacks){
-        .ready = node_ready, .lost = node_lost, .moved = slots_moved, .refused = sentinel_refused};
+    redis->callbacks =
+        (struct topology_callbacks){.ready = node_ready, .lost = node_lost, .moved = slots_moved};
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &redis->url,
                                              .callbacks = &redis->callbacks,

@@ -206,22 +206,12 @@ static void link_slow(struct link_callbacks *callbacks, struct link *link)
         node->callbacks->slow(node->callbacks, node);
 }
 
-static void no_message(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
-{
-    (void)callbacks;
-    (void)link;
-    (void)reply; /* only subscribers have messages */
-}
-
 void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks)
 {
     struct link_options own = *options;
     *node = (struct node){
-        .link_callbacks = {.up = link_up,
-                           .down = link_down,
-                           .slow = link_slow,
-                           .message = no_message},
+        .link_callbacks = {.up = link_up, .down = link_down, .slow = link_slow},
         .role.done = role_answered,
         .quiet.expired = end_stall_if_quiet,
         .callbacks = callbacks,

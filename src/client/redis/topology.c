@@ -195,6 +195,13 @@ static void note_left_out(struct topology *topology, unsigned slots)
     topology->left_out = slots;
 }
 
+static void notify_moved(struct topology *topology)
+{
+    struct topology_callbacks *callbacks = topology->options.callbacks;
+    if (callbacks->moved)
+        callbacks->moved(callbacks);
+}
+
 static void take_map(struct topology *topology, const redisReply *reply,
                      const struct redis_address *answered)
 {
@@ -219,7 +226,7 @@ static void take_map(struct topology *topology, const redisReply *reply,
     topology->has_room = left && left_out;
     if (!topology->has_room)
         note_left_out(topology, left_out);
-    topology->options.callbacks->moved(topology->options.callbacks);
+    notify_moved(topology);
 }
 
 static struct node *node_of(const struct map_question *question)
@@ -362,8 +369,9 @@ static void master_named(void *owner, const struct redis_address *master)
 
 static void sentinel_refused(void *owner, const struct link *link)
 {
-    struct topology *topology = owner;
-    topology->options.callbacks->refused(topology->options.callbacks, link);
+    struct topology_callbacks *callbacks = ((struct topology *)owner)->options.callbacks;
+    if (callbacks->refused)
+        callbacks->refused(callbacks, link);
 }
 
 static void init_sentinels(struct topology *topology)
@@ -384,17 +392,20 @@ static void init_sentinels(struct topology *topology)
 
 /* ---- all kinds of topology ---- */
 
-static void node_ready(struct node_callbacks *callbacks, struct node *node)
+static void node_ready(struct node_callbacks *of_nodes, struct node *node)
 {
-    struct topology *topology = of_node(callbacks);
+    struct topology *topology = of_node(of_nodes);
+    struct topology_callbacks *callbacks = topology->options.callbacks;
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_want_master(&topology->sentinels, false);
-    topology->options.callbacks->ready(topology->options.callbacks, node);
+    if (callbacks->ready)
+        callbacks->ready(callbacks, node);
 }
 
-static void node_lost(struct node_callbacks *callbacks, struct node *node)
+static void node_lost(struct node_callbacks *of_nodes, struct node *node)
 {
-    struct topology *topology = of_node(callbacks);
+    struct topology *topology = of_node(of_nodes);
+    struct topology_callbacks *callbacks = topology->options.callbacks;
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_want_master(&topology->sentinels, true);
     if (topology->options.url->topology == REDIS_CLUSTER) {
@@ -402,7 +413,8 @@ static void node_lost(struct node_callbacks *callbacks, struct node *node)
         if (node->replica && node->master.host[0])
             (void)need_node(topology, &node->master); /* too many: then there are others to ask */
     }
-    topology->options.callbacks->lost(topology->options.callbacks, node);
+    if (callbacks->lost)
+        callbacks->lost(callbacks, node);
 }
 
 static void node_slow(struct node_callbacks *callbacks, struct node *node)
@@ -465,7 +477,7 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     topology->slots[failure->slot] = place;
     if (place != REDIS_NO_NODE)
         topology->has_slot[place] = true;
-    topology->options.callbacks->moved(topology->options.callbacks);
+    notify_moved(topology);
 }
 
 void topology_suspect(struct topology *topology, struct node *node)

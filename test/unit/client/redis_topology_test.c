@@ -80,23 +80,6 @@ static const struct sim_host_handler server = {
 
 /* ---- laterd ---- */
 
-static void ignore(struct topology_callbacks *callbacks, struct node *node)
-{
-    (void)callbacks;
-    (void)node;
-}
-
-static void moved(struct topology_callbacks *callbacks)
-{
-    (void)callbacks;
-}
-
-static void refused(struct topology_callbacks *callbacks, const struct link *link)
-{
-    (void)callbacks;
-    (void)link;
-}
-
 static unsigned slots_served(void)
 {
     unsigned count = 0;
@@ -116,8 +99,7 @@ static void add_host(struct sim_net *net, struct sim_host *host, unsigned networ
  * served in the end. */
 static unsigned serve(unsigned count)
 {
-    struct topology_callbacks callbacks = {
-        .ready = ignore, .lost = ignore, .moved = moved, .refused = refused};
+    struct topology_callbacks callbacks = {.ready = NULL};
     struct sim_clock clock;
     masters = count;
     url = (struct redis_url){.topology = REDIS_CLUSTER, .address_count = REDIS_ADDRESSES_MAX};
