@@ -1,6 +1,6 @@
 /*
- * Invariants: a node in use has link.wanted; `slots` names nodes in use
- * only. Without a cluster there is one node, nodes[0], and every slot is its.
+ * Invariants: a node in use has link.wanted; `slots` names nodes in use only. Without a cluster
+ * there is one node, nodes[0], and every slot is its.
  */
 #include "client/redis/topology.h"
 
@@ -62,32 +62,31 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
     return (uint8_t)free_place;
 }
 
+/* The node in this place, which may be REDIS_NO_NODE, if it takes commands now; else NULL. */
+static struct node *node_at(struct topology *topology, uint8_t place)
+{
+    bool usable = place < topology->node_count && takes_commands(&topology->nodes[place]);
+    return usable ? &topology->nodes[place] : NULL;
+}
+
 struct node *topology_node(struct topology *topology, unsigned slot)
 {
-    uint8_t place = topology->options.url->topology == REDIS_CLUSTER ? topology->slots[slot] : 0;
-    if (place == REDIS_NO_NODE || place >= topology->node_count)
-        return NULL;
-    struct node *node = &topology->nodes[place];
-    return takes_commands(node) ? node : NULL;
+    bool cluster = topology->options.url->topology == REDIS_CLUSTER;
+    return node_at(topology, cluster ? topology->slots[slot] : 0);
 }
 
 struct node *topology_any(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
-        struct node *node = &topology->nodes[i];
-        if (takes_commands(node))
-            return node;
+        if (takes_commands(&topology->nodes[i]))
+            return &topology->nodes[i];
     }
     return NULL;
 }
 
 struct node *topology_at(struct topology *topology, const struct redis_address *address)
 {
-    uint8_t place = need_node(topology, address);
-    if (place == REDIS_NO_NODE)
-        return NULL;
-    struct node *node = &topology->nodes[place];
-    return takes_commands(node) ? node : NULL;
+    return node_at(topology, need_node(topology, address));
 }
 
 /* ---- cluster ---- */
