@@ -53,6 +53,7 @@ void node_fini(struct node *node);
  * clause, copied. Repeated calls are logged only once, and once when the server is ready at last.
  */
 void node_suspect(struct node *node, const char *why);
+/* Ends that: the server serves us. */
 void node_accept(struct node *node);
 
 /* node_refused(): it answered a call with a temporary error (`error`: its text, copied);
