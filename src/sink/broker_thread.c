@@ -319,18 +319,13 @@ static bool sink_ready(const struct sink *sink, const char **out_why)
 static void describe(const struct sink *sink, struct metric_sink *metrics)
 {
     const struct broker_thread *thread = self(sink);
-    const struct metric all[] = {
-        {.name = "broker_in_flight",
-         .help = "Jobs that were given to the broker's client and have no outcome yet.",
-         .type = METRIC_GAUGE,
-         .value = thread->in_flight},
-        {.name = "broker_losses_total",
-         .help = "Times that the broker went away.",
-         .type = METRIC_COUNTER,
-         .value = thread->losses},
-    };
-    for (unsigned i = 0; metrics->metric && i < sizeof(all) / sizeof(all[0]); i++)
-        metrics->metric(metrics, &all[i]);
+    if (!metrics->metric)
+        return;
+    metric_gauge(metrics, "broker_in_flight",
+                 "Jobs that were given to the broker's client and have no outcome yet.",
+                 thread->in_flight);
+    metric_counter(metrics, "broker_losses_total", "Times that the broker went away.",
+                   thread->losses);
     if (thread->options.describe)
         thread->options.describe(thread->options.user, metrics);
 }

@@ -521,18 +521,12 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
     const struct redis_sink *redis = self(sink);
     if (!metrics->metric)
         return;
-    const struct metric all[] = {
-        {.name = "broker_in_flight",
-         .help = "Jobs that were given to the broker's client and have no outcome yet.",
-         .type = METRIC_GAUGE,
-         .value = redis->in_flight},
-        {.name = "broker_connects_total",
-         .help = "Times that a connection to the broker was made.",
-         .type = METRIC_COUNTER,
-         .value = redis->topology.counts.connects},
-    };
-    for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        metrics->metric(metrics, &all[i]);
+    metric_gauge(metrics, "broker_in_flight",
+                 "Jobs that were given to the broker's client and have no outcome yet.",
+                 redis->in_flight);
+    metric_counter(metrics, "broker_connects_total",
+                   "Times that a connection to the broker was made.",
+                   redis->topology.counts.connects);
 }
 
 /* The grace time is not used: a caller that wants one lets deliveries end first. Closes the

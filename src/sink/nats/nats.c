@@ -94,11 +94,10 @@ static void free_nats(struct nats *nats)
 
 static void describe(void *user, struct metric_sink *metrics)
 {
-    struct nats *nats = user;
-    if (metrics->metric)
-        metric_counter(metrics, "nats_duplicates_total",
-                       "Messages that JetStream had already: it stored them once.",
-                       atomic_load(&nats->duplicates));
+    const struct nats *nats = user;
+    metric_counter(metrics, "nats_duplicates_total",
+                   "Messages that JetStream had already: it stored them once.",
+                   atomic_load(&nats->duplicates));
 }
 
 static void ended(void *user)
