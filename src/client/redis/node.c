@@ -212,6 +212,12 @@ void node_init(struct node *node, const struct link_options *options,
     link_init(&node->link, &own);
 }
 
+void node_renew(struct node *node)
+{
+    node->since_us = 0;
+    node->replica = node->suspect = node->away_logged = node->reason_logged = false;
+}
+
 void node_fini(struct node *node)
 {
     node->ready = false;

@@ -49,6 +49,10 @@ void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks);
 void node_fini(struct node *node);
 
+/* The node, which is not wanted now, is for another server from here on: forgets what it knew of
+   the last one, and what was logged of it. */
+void node_renew(struct node *node);
+
 /* Disconnects and reconnects later: the server is reachable, but cannot serve us yet; `why` is a
  * clause, copied. Repeated calls are logged only once, and once when the server is ready at last.
  */

@@ -56,6 +56,8 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
     if (free_place == topology->node_count) {
         node_init(&topology->nodes[free_place], &topology->link, &topology->callbacks);
         topology->node_count++;
+    } else {
+        node_renew(&topology->nodes[free_place]);
     }
     topology->questions[free_place].suspect_us = 0;
     link_want(&topology->nodes[free_place].link, address);
