@@ -75,7 +75,7 @@ enum err rabbit_url_check(const char *url, struct broker_error *out_error)
 {
     struct amqp_connection_info info;
     struct buf copy = {0};
-    if (url[0] == '$' || strncmp(url, "file:", 5) == 0)
+    if (reference_is(url))
         return OK;
     buf_add(&copy, url, strlen(url) + 1);
     int status = amqp_parse_url(copy.at, &info); /* writes NULs into it */
