@@ -94,15 +94,15 @@ void pump_add_sink(struct pump *pump, enum target_type type, struct bytes broker
 
 /* Collects the metrics of all sinks, because those of one name must be reported together. */
 struct collected_metrics {
-    struct metric_sink sink; /* first */
-    const char *broker;      /* of the sink that reports now; NULL: none */
+    struct metric_sink sink;
+    const char *broker; /* of the sink that reports now; NULL: none */
     struct metric at[METRICS_MAX];
     unsigned count;
 };
 
 static void add_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct collected_metrics *all = (struct collected_metrics *)(void *)sink;
+    struct collected_metrics *all = LIST_ENTRY(sink, struct collected_metrics, sink);
     for (unsigned i = 0; i < all->count; i++) {
         if (strcmp(all->at[i].name, metric->name) == 0 && all->at[i].broker == all->broker) {
             all->at[i].value += metric->value;

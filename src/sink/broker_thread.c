@@ -54,7 +54,7 @@ struct broker_thread {
 
 static struct broker_thread *self(const struct sink *sink)
 {
-    return (struct broker_thread *)(void *)(uintptr_t)sink; /* its first member */
+    return LIST_ENTRY(sink, struct broker_thread, sink);
 }
 
 int64_t broker_now_us(void)

@@ -57,9 +57,8 @@ struct redis_sink {
 };
 
 struct push {
-    struct link_call call; /* first, so that the reply finds it */
-    struct link_call asking;
-    struct list place; // redis_sink::waiting, ::put_off or ::sent
+    struct link_call call, asking; /* `asking`: of the ASKING before it */
+    struct list place;             // redis_sink::waiting, ::put_off or ::sent
     struct redis_sink *owner;
     struct node *node;         /* sent: to where */
     struct delivery *delivery; /* NULL: its outcome was reported */
@@ -72,7 +71,7 @@ struct push {
 
 static struct redis_sink *self(const struct sink *sink)
 {
-    return (struct redis_sink *)(void *)(uintptr_t)sink; /* its first member */
+    return LIST_ENTRY(sink, struct redis_sink, sink);
 }
 
 static struct loop *loop_of(const struct redis_sink *redis)
@@ -82,10 +81,9 @@ static struct loop *loop_of(const struct redis_sink *redis)
 
 /* ---- readiness ---- */
 
-static bool is_ready(const struct redis_sink *redis)
+static bool is_ready(struct redis_sink *redis)
 {
-    struct redis_sink *own = self(&redis->sink); /* looks up a node, and changes nothing */
-    return !redis->closing && !timer_is_armed(&redis->rest) && topology_any(&own->topology) != NULL;
+    return !redis->closing && !timer_is_armed(&redis->rest) && topology_any(&redis->topology);
 }
 
 static void look_whether_ready(struct redis_sink *redis)
