@@ -44,7 +44,6 @@ enum {
 };
 
 struct kafka {
-    char *url_text;
     struct broker_options options;
     struct broker_thread *thread;
     rd_kafka_t *producer; /* NULL: there is none now */
@@ -211,7 +210,7 @@ static bool open_producer(struct kafka *kafka)
     struct broker_url url;
     struct broker_url_error error;
     char room[TEXT_BYTES];
-    if (broker_url_find(kafka->url_text, &url_kind, &url, &error)) {
+    if (broker_url_find(kafka->options.url, &url_kind, &url, &error)) {
         be_away(kafka, error.text);
         return false;
     }
@@ -256,7 +255,7 @@ static void look_for_brokers(struct kafka *kafka)
         broker_set_ready(kafka->thread, true, "");
     } else {
         hosts[0] = '\0';
-        if (!broker_url_find(kafka->url_text, &url_kind, &url, &error))
+        if (!broker_url_find(kafka->options.url, &url_kind, &url, &error))
             broker_url_hosts(&url, hosts, sizeof(hosts));
         (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
                        rd_kafka_err2str(err));
@@ -583,7 +582,6 @@ static void ended(void *user)
     struct kafka *kafka = user;
     if (kafka->event_fd >= 0)
         (void)close(kafka->event_fd);
-    mem_free(kafka->url_text);
     mem_free(kafka);
 }
 
@@ -614,10 +612,7 @@ static enum err kafka_open(const struct broker_options *options, struct sink **o
     if (err)
         return err;
     struct kafka *kafka = mem_zalloc(sizeof(*kafka));
-    size_t url_bytes = strlen(options->url) + 1;
     kafka->options = *options;
-    kafka->url_text = mem_alloc(url_bytes);
-    memcpy(kafka->url_text, options->url, url_bytes);
     kafka->rest_ms = REST_MS;
     list_init(&kafka->pushes);
     kafka->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
