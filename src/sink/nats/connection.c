@@ -279,10 +279,7 @@ void jetstream_connect(struct nats *nats)
     if (status != NATS_OK || !nats->connection) {
         be_away(nats, natsStatus_GetText(status));
         rest(nats);
-        jsCtx_Destroy(nats->stream);
-        natsConnection_Destroy(nats->connection);
-        nats->stream = NULL;
-        nats->connection = NULL;
+        jetstream_close(nats);
     }
 }
 
