@@ -320,6 +320,13 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
     broker_finish(kafka->thread, item, kind, unhealthy, reason);
 }
 
+/* Messages under way have handles of their own. */
+static void drop_topic(struct kafka *kafka, unsigned i)
+{
+    rd_kafka_topic_destroy(kafka->topics[i].handle);
+    kafka->topics[i] = kafka->topics[--kafka->topic_count];
+}
+
 /* The library caches that the topic is missing; with a new handle it asks again. */
 static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
 {
@@ -327,8 +334,7 @@ static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
     (void)sink_fill(delivery->target->kafka.topic, delivery, name, sizeof(name)); /* it was */
     for (unsigned i = 0; i < kafka->topic_count; i++) {
         if (strcmp(kafka->topics[i].name, name) == 0) {
-            rd_kafka_topic_destroy(kafka->topics[i].handle);
-            kafka->topics[i] = kafka->topics[--kafka->topic_count];
+            drop_topic(kafka, i);
             return;
         }
     }
@@ -422,15 +428,9 @@ static rd_kafka_topic_t *topic_of(struct kafka *kafka, const struct delivery *de
         if (strcmp(kafka->topics[i].name, name) == 0)
             return kafka->topics[i].handle;
     }
-    struct topic *place;
-    if (kafka->topic_count < TOPICS_MAX) {
-        place = &kafka->topics[kafka->topic_count];
-    } else {
-        place = &kafka->topics[kafka->topic_next++ % TOPICS_MAX];
-        rd_kafka_topic_destroy(place->handle); /* its messages have handles of their own */
-        *place = kafka->topics[--kafka->topic_count];
-        place = &kafka->topics[kafka->topic_count];
-    }
+    if (kafka->topic_count == TOPICS_MAX)
+        drop_topic(kafka, kafka->topic_next++ % TOPICS_MAX);
+    struct topic *place = &kafka->topics[kafka->topic_count];
     memcpy(place->name, name, sizeof(place->name));
     place->handle = rd_kafka_topic_new(kafka->producer, place->name, NULL);
     if (place->handle)
