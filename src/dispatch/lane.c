@@ -365,13 +365,16 @@ static bool name_is(const void *ctx, uint32_t number, const void *key)
     return bytes_eq(lane_name(lane), *(const struct bytes *)key);
 }
 
+void lanes_init(struct pump *pump)
+{
+    pool_init(&pump->lanes, sizeof(struct lane));
+    map_init(&pump->by_topic, name_is, &pump->lanes);
+}
+
 static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
 {
-    if (!pump->by_topic.eq)
-        map_init(&pump->by_topic, name_is, &pump->lanes);
     uint64_t hash = XXH3_64bits_withSeed(topic.at, topic.len, pump->options.random);
-    uint32_t number =
-        map_count(&pump->by_topic) ? map_find(&pump->by_topic, hash, &topic) : MAP_NONE;
+    uint32_t number = map_find(&pump->by_topic, hash, &topic);
     if (number != MAP_NONE)
         return pool_at(&pump->lanes, number);
     if (!make)

@@ -21,7 +21,7 @@ struct pump *pump_new(const struct pump_options *options)
     pump->random = options->random;
     pump->recheck_next = POOL_NONE;
     pump->listener.changed = settings_changed;
-    pool_init(&pump->lanes, sizeof(struct lane));
+    lanes_init(pump);
     origins_init(&pump->origins, options->random);
     list_init(&pump->ring);
     list_init(&pump->pausing);
@@ -48,8 +48,7 @@ void pump_free(struct pump *pump)
             lane_free(lane);
     }
     registry_listen(pump->options.registry, NULL);
-    if (pump->by_topic.eq)
-        map_fini(&pump->by_topic);
+    map_fini(&pump->by_topic);
     pool_fini(&pump->lanes);
     origins_fini(&pump->origins);
     for (unsigned i = 0; i < pump->sink_count; i++)
