@@ -176,7 +176,7 @@ static enum link_result make_again(struct writer *writer, struct session_refusal
     struct session_cursor cursor = {.epoch = writer->epoch + 1, .batch = writer->done};
     struct session_place place = {.sql = &writer->place, .at_us = writer->group.at_us};
     enum link_result result =
-        session_make_again(&writer->link, &writer->begin, &place, &cursor, refusal);
+        session_make_cursor(&writer->link, &writer->begin, &place, &cursor, refusal);
     if (result != LINK_DONE)
         return result;
     log_event(LOG_WARN, "journal_cursor_made",
@@ -523,8 +523,6 @@ static void *run(void *arg)
 }
 
 /* ---- on the loop's thread ---- */
-
-static void status_arrived(struct message *message);
 
 static void free_all(struct queue *queue)
 {
