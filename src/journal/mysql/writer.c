@@ -723,7 +723,7 @@ static struct restore *journal_restore(struct journal *journal)
 static void journal_ended(struct journal *journal, struct bytes id, uint64_t seq)
 {
     struct writer *writer = self(journal);
-    char room[64];
+    char room[JOURNAL_ID_ROOM];
     if (!id.len)
         id = bytes_of(room, journal_id_write(seq, writer->begin.store, room));
     restorer_ended(&writer->restorer, id);
