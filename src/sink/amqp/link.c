@@ -282,6 +282,12 @@ void rabbit_link_sleep_until_writable(struct rabbit_link *link, int most_ms)
     sleep_on(link, POLLIN | POLLOUT, -1, most_ms);
 }
 
+void rabbit_sleep_on(int fd, int most_ms)
+{
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    (void)poll(&watched, 1, most_ms); /* as above */
+}
+
 bool rabbit_link_writable(const struct rabbit_link *link)
 {
     struct pollfd fd = {.fd = amqp_get_sockfd(link->state), .events = POLLOUT};
