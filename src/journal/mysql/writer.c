@@ -21,7 +21,7 @@ enum {
 
 static struct writer *self(struct journal *journal)
 {
-    return (struct writer *)journal; /* its first member */
+    return LIST_ENTRY(journal, struct writer, journal);
 }
 
 int64_t writer_now_us(void)
