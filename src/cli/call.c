@@ -307,18 +307,38 @@ int cli_call(struct cli *cli, const char *method, const char *target, json_t *bo
     return code;
 }
 
+/* Takes ownership of `target`. */
+static int call_about(struct cli *cli, const char *subject, const char *method, char *target,
+                      json_t *body, json_t **out_answer)
+{
+    const char *before = cli->subject;
+    cli->subject = subject;
+    int code = cli_call(cli, method, target, body, out_answer);
+    cli->subject = before;
+    mem_free(target);
+    return code;
+}
+
+int cli_call_topic(struct cli *cli, const char *method, const char *topic, const char *after,
+                   json_t *body, json_t **out_answer)
+{
+    char *target = cli_target("/v1/topics/", topic, after);
+    return call_about(cli, topic, method, target, body, out_answer);
+}
+
+int cli_call_job(struct cli *cli, const char *method, const char *id, const char *after,
+                 json_t *body, json_t **out_answer)
+{
+    return call_about(cli, id, method, cli_target("/v1/jobs/", id, after), body, out_answer);
+}
+
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer)
 {
     static const struct option options[] = {CLI_OPTIONS};
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
     cli_words(cli, argc, argv, 1, 1);
-    char *target = cli_target("/v1/jobs/", argv[optind], after);
-    cli->subject = argv[optind];
-    int code = cli_call(cli, "GET", target, NULL, out_answer);
-    cli->subject = NULL;
-    mem_free(target);
-    return code;
+    return cli_call_job(cli, "GET", argv[optind], after, NULL, out_answer);
 }
 
 char *cli_target(const char *before, const char *part, const char *after)

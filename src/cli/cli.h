@@ -152,8 +152,13 @@ int cli_call_raw(struct cli *cli, struct client_request *request, struct bytes *
 int cli_refusal(struct cli *cli, int status, const json_t *problem);
 /* `before`, the part with everything odd escaped, `after`: to be freed by the caller. */
 char *cli_target(const char *before, const char *part, const char *after);
-/* For a command whose only word is a job's id: GETs the job's URL followed by `after`. Exit code
- * and answer as of cli_call(). */
+/* cli_call() of the URL of a topic, or of a job, followed by `after`. The topic, or the job's id,
+ * is cli->subject meanwhile. */
+int cli_call_topic(struct cli *cli, const char *method, const char *topic, const char *after,
+                   json_t *body, json_t **out_answer);
+int cli_call_job(struct cli *cli, const char *method, const char *id, const char *after,
+                 json_t *body, json_t **out_answer);
+/* For a command whose only word is a job's id: cli_call_job() with GET. */
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer);
 
 /* One line of JSON on standard output. A job's body is as the server sent it. */

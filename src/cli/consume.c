@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/mem.h"
 #include "cli/child.h"
 #include "cli/show.h"
 #include "cli/text.h"
@@ -107,14 +106,8 @@ static int64_t renewal_interval_us(const struct held *held)
 static int call_held(struct consumer *consumer, const struct held *held, const char *after,
                      json_t *body, json_t **out_answer)
 {
-    struct cli *cli = consumer->cli;
-    char *target = cli_target("/v1/jobs/", held->id, after);
     json_object_set_new(body, "lease", json_string(held->lease));
-    cli->subject = held->id;
-    int code = cli_call(cli, "POST", target, body, out_answer);
-    cli->subject = NULL;
-    mem_free(target);
-    return code;
+    return cli_call_job(consumer->cli, "POST", held->id, after, body, out_answer);
 }
 
 /* Is it worth another try? A server that is starting or has no room answers later. */

@@ -1,6 +1,5 @@
 #include "cli/finish.h"
 
-#include "base/mem.h"
 #include "cli/limits.h"
 #include "cli/show.h"
 
@@ -17,11 +16,8 @@ static json_t *job_json(const struct finish_job *job, bool with_id)
 static int finish_one(struct cli *cli, const struct finish_job *job, void (*done)(const char *id))
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/jobs/", job->id, "/finish");
-    cli->subject = job->id;
-    int code = cli_call(cli, "POST", target, job->lease ? job_json(job, false) : NULL, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    json_t *body = job->lease ? job_json(job, false) : NULL;
+    int code = cli_call_job(cli, "POST", job->id, "/finish", body, &answer);
     json_decref(answer);
     if (code == EXIT_DONE && done)
         done(job->id);

@@ -32,6 +32,14 @@ void show_value(const json_t *object, const char *key, struct buf *out)
     }
 }
 
+void show_cell(struct table *table, const json_t *object, const char *key)
+{
+    struct buf text = {0};
+    show_value(object, key, &text);
+    table_cell(table, buf_bytes(&text));
+    buf_fini(&text);
+}
+
 void show_line_problem(const json_t *problem, struct buf *out)
 {
     struct buf detail = {0};
@@ -89,6 +97,14 @@ void show_time(const json_t *object, const char *key, struct buf *out)
         buf_addf(out, " (in %s)", duration_text(left_us, room));
     else
         buf_addf(out, " (%s ago)", duration_text(-left_us, room));
+}
+
+void show_time_cell(struct table *table, const json_t *object, const char *key)
+{
+    struct buf text = {0};
+    show_time(object, key, &text);
+    table_cell(table, buf_bytes(&text));
+    buf_fini(&text);
 }
 
 void show_lateness(const json_t *object, int label_width, struct buf *out)

@@ -7,10 +7,14 @@
 
 #include "cli/cli.h"
 
+struct table;
+
 /* A string member, or "". */
 const char *show_string(const json_t *object, const char *key);
 /* A member as short text: strings as they are, numbers in decimal; "" if not there. */
 void show_value(const json_t *object, const char *key, struct buf *out);
+/* The same as a cell of a table. */
+void show_cell(struct table *table, const json_t *object, const char *key);
 /* A count, 0 if not there. */
 uint64_t show_count(const json_t *object, const char *key);
 
@@ -24,6 +28,8 @@ void show_line_problem(const json_t *problem, struct buf *out);
 void show_time(const json_t *object, const char *key, struct buf *out);
 /* The same without what stands in brackets. */
 void show_time_alone(const json_t *object, const char *key, struct buf *out);
+/* The same as a cell of a table, which is empty if the member is not there. */
+void show_time_cell(struct table *table, const json_t *object, const char *key);
 
 /*
  * The member "lateness_ms": percentiles of the last minute and of all time, a line each. The label

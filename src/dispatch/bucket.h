@@ -48,7 +48,7 @@ static inline uint32_t bucket_tokens(struct bucket *bucket, int64_t now_us)
         return BUCKET_UNLIMITED;
     bucket_fill(bucket, now_us);
     int64_t tokens = bucket->filled / bucket->per_us;
-    return tokens > BUCKET_UNLIMITED ? BUCKET_UNLIMITED : (uint32_t)tokens;
+    return tokens < 0 ? 0 : tokens > BUCKET_UNLIMITED ? BUCKET_UNLIMITED : (uint32_t)tokens;
 }
 
 /* Takes one token. If there is none, `filled` becomes negative: the next tokens pay for it. */

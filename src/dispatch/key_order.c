@@ -102,8 +102,6 @@ static uint64_t seq_hash(uint64_t seq)
 
 static struct key_entry *entry_find(const struct key_order *order, uint64_t seq)
 {
-    if (!map_count(&order->by_seq))
-        return NULL;
     uint32_t number = map_find(&order->by_seq, seq_hash(seq), &seq);
     return number == MAP_NONE ? NULL : pool_at(&order->entries, number);
 }
@@ -113,7 +111,7 @@ static void queue_overdue(struct timer *timer);
 static struct key_queue *queue_of(struct key_order *order, struct bytes key)
 {
     uint64_t hash = XXH3_64bits_withSeed(key.at, key.len, order->lane->pump->options.random);
-    uint32_t number = map_count(&order->by_key) ? map_find(&order->by_key, hash, &key) : MAP_NONE;
+    uint32_t number = map_find(&order->by_key, hash, &key);
     if (number != MAP_NONE)
         return pool_at(&order->queues, number);
     number = pool_take(&order->queues);

@@ -138,42 +138,44 @@ static void origin_expired(struct timer *timer)
     pump_wake(origin->user); /* a job in pump::ready may have waited for it */
 }
 
-struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url)
+/* The origin whose name is in pump->text. */
+static struct origin *take_origin(struct pump *pump, uint32_t most, uint32_t rate_count,
+                                  int64_t rate_us)
 {
-    pump->text.len = 0;
-    if (target->type == TARGET_HTTP && !url.len)
-        return NULL;
-    if (!origin_name(target, url, &pump->text))
-        return NULL;
     struct origin *origin = origins_take(&pump->origins, buf_bytes(&pump->text));
-    if (target->type == TARGET_HTTP)
-        origin_limit(origin, pump->options.host_concurrency, pump->options.host_rate_count,
-                     pump->options.host_rate_us, pump_now(pump));
-    else
-        origin->most = pump->options.concurrency;
+    origin_limit(origin, most, rate_count, rate_us, pump_now(pump));
     origin->user = pump;
     origin->timer.expired = origin_expired;
     return origin;
+}
+
+struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url)
+{
+    const struct pump_options *options = &pump->options;
+    bool http = target->type == TARGET_HTTP;
+    pump->text.len = 0;
+    if ((http && !url.len) || !origin_name(target, url, &pump->text))
+        return NULL;
+    if (!http)
+        return take_origin(pump, options->concurrency, 0, 0);
+    return take_origin(pump, options->host_concurrency, options->host_rate_count,
+                       options->host_rate_us);
 }
 
 struct origin *origin_of_key(struct lane *lane, struct bytes key)
 {
     struct pump *pump = lane->pump;
     const struct topic_settings *settings = &lane->kept->settings;
-    if (!key.len || (!settings->key_concurrency && !settings->key_rate_us))
+    uint32_t most = settings->key_concurrency;
+    if (!key.len || (!most && !settings->key_rate_us))
         return NULL;
     pump->text.len = 0;
     buf_add_str(&pump->text, "key:");
     buf_add_bytes(&pump->text, lane_name(lane));
     buf_add_char(&pump->text, '\n'); /* in no topic's name */
     buf_add_bytes(&pump->text, key);
-    struct origin *origin = origins_take(&pump->origins, buf_bytes(&pump->text));
-    origin_limit(origin,
-                 settings->key_concurrency ? settings->key_concurrency : pump->options.concurrency,
-                 settings->key_rate_count, settings->key_rate_us, pump_now(pump));
-    origin->user = pump;
-    origin->timer.expired = origin_expired;
-    return origin;
+    return take_origin(pump, most ? most : pump->options.concurrency, settings->key_rate_count,
+                       settings->key_rate_us);
 }
 
 void origin_release(struct pump *pump, struct origin *origin)
@@ -365,13 +367,16 @@ static bool name_is(const void *ctx, uint32_t number, const void *key)
     return bytes_eq(lane_name(lane), *(const struct bytes *)key);
 }
 
+void lanes_init(struct pump *pump)
+{
+    pool_init(&pump->lanes, sizeof(struct lane));
+    map_init(&pump->by_topic, name_is, &pump->lanes);
+}
+
 static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
 {
-    if (!pump->by_topic.eq)
-        map_init(&pump->by_topic, name_is, &pump->lanes);
     uint64_t hash = XXH3_64bits_withSeed(topic.at, topic.len, pump->options.random);
-    uint32_t number =
-        map_count(&pump->by_topic) ? map_find(&pump->by_topic, hash, &topic) : MAP_NONE;
+    uint32_t number = map_find(&pump->by_topic, hash, &topic);
     if (number != MAP_NONE)
         return pool_at(&pump->lanes, number);
     if (!make)

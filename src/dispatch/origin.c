@@ -112,8 +112,7 @@ bool origin_name(const struct target *target, struct bytes url, struct buf *out_
 struct origin *origins_take(struct origins *origins, struct bytes name)
 {
     uint64_t hash = XXH3_64bits_withSeed(name.at, name.len, origins->hash_key);
-    uint32_t number =
-        map_count(&origins->by_name) ? map_find(&origins->by_name, hash, &name) : MAP_NONE;
+    uint32_t number = map_find(&origins->by_name, hash, &name);
     struct origin *origin;
     if (number != MAP_NONE) {
         origin = pool_at(&origins->pool, number);

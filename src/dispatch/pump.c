@@ -21,7 +21,7 @@ struct pump *pump_new(const struct pump_options *options)
     pump->random = options->random;
     pump->recheck_next = POOL_NONE;
     pump->listener.changed = settings_changed;
-    pool_init(&pump->lanes, sizeof(struct lane));
+    lanes_init(pump);
     origins_init(&pump->origins, options->random);
     list_init(&pump->ring);
     list_init(&pump->pausing);
@@ -48,8 +48,7 @@ void pump_free(struct pump *pump)
             lane_free(lane);
     }
     registry_listen(pump->options.registry, NULL);
-    if (pump->by_topic.eq)
-        map_fini(&pump->by_topic);
+    map_fini(&pump->by_topic);
     pool_fini(&pump->lanes);
     origins_fini(&pump->origins);
     for (unsigned i = 0; i < pump->sink_count; i++)
@@ -94,15 +93,15 @@ void pump_add_sink(struct pump *pump, enum target_type type, struct bytes broker
 
 /* Collects the metrics of all sinks, because those of one name must be reported together. */
 struct collected_metrics {
-    struct metric_sink sink; /* first */
-    const char *broker;      /* of the sink that reports now; NULL: none */
+    struct metric_sink sink;
+    const char *broker; /* of the sink that reports now; NULL: none */
     struct metric at[METRICS_MAX];
     unsigned count;
 };
 
 static void add_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct collected_metrics *all = (struct collected_metrics *)(void *)sink;
+    struct collected_metrics *all = LIST_ENTRY(sink, struct collected_metrics, sink);
     for (unsigned i = 0; i < all->count; i++) {
         if (strcmp(all->at[i].name, metric->name) == 0 && all->at[i].broker == all->broker) {
             all->at[i].value += metric->value;

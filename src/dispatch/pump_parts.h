@@ -131,6 +131,8 @@ struct pump {
 
 /* ---- lane.c ---- */
 
+/* Of a pump without lanes. */
+void lanes_init(struct pump *pump);
 /* Queues the lane, if it is idle, because something has changed that lets it reserve. */
 void lane_want(struct lane *lane);
 /* Queues it whatever it waits for, and cancels a reserve that is no longer allowed. */

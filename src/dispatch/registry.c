@@ -18,12 +18,13 @@
 
 enum { READ_NS = 6000, ROOM_BYTES = 64 };
 
+/* What the first decoding of a topic's settings has found; it is kept when they are dropped. */
+enum finding { NOT_READ, UNREADABLE, WITHOUT_TARGET, PUSHED };
+
 struct topic_entry {
     uint32_t number; /* in the pool */
     uint8_t name_len;
-    bool readable; /* set by the first decoding */
-    bool looked_at;
-    bool pushed;
+    enum finding finding;
     uint64_t hash;
     uint64_t version;
     char *name;         /* with the text after it; one allocation */
@@ -39,9 +40,8 @@ struct registry {
     struct registry_listener *listener;
     struct pool pool;
     struct map by_topic;
-    struct list fresh; // topic_entry::fresh: the listener is to be notified
-    struct list
-        recent; // topic_entry::recent: with what was read, the one looked up last at the end
+    struct list fresh;  // topic_entry::fresh: the listener is to be notified
+    struct list recent; // topic_entry::recent: those with `kept`, the one looked up last at the end
     uint32_t kept_count;
     uint32_t count; /* topics with settings */
     struct arena scratch;
@@ -141,7 +141,7 @@ static void changed(struct settings_observer *observer, struct bytes topic, uint
     forget_kept(registry, entry);
     keep_text(entry, topic, settings);
     entry->version = version;
-    entry->looked_at = entry->readable = entry->pushed = false;
+    entry->finding = NOT_READ;
     if (fresh)
         map_add(&registry->by_topic, entry->hash, entry->number);
     list_remove(&entry->fresh);
@@ -220,16 +220,16 @@ static struct settings_kept *look_at(struct registry *registry, struct topic_ent
         list_add_tail(&registry->recent, &entry->recent);
         return entry->kept;
     }
-    if (!entry->text_len || (entry->looked_at && !entry->readable))
+    if (!entry->text_len || entry->finding == UNREADABLE)
         return NULL;
     entry->kept = read_settings(registry, entry, &problem);
-    entry->readable = entry->kept;
-    if (!entry->kept)
+    if (!entry->kept) {
+        entry->finding = UNREADABLE;
         complain(entry, &problem);
-    entry->looked_at = true;
-    if (!entry->kept)
         return NULL;
-    entry->pushed = entry->kept->settings.target.type != TARGET_NONE;
+    }
+    bool pushed = entry->kept->settings.target.type != TARGET_NONE;
+    entry->finding = pushed ? PUSHED : WITHOUT_TARGET;
     make_room(registry);
     registry->kept_count++;
     list_add_tail(&registry->recent, &entry->recent);
@@ -311,9 +311,9 @@ bool registry_is_pushed(struct registry *registry, struct bytes topic)
     struct topic_entry *entry = find(registry, topic);
     if (!entry)
         return false;
-    if (!entry->looked_at)
+    if (entry->finding == NOT_READ)
         (void)look_at(registry, entry);
-    return entry->pushed;
+    return entry->finding == PUSHED;
 }
 
 uint32_t registry_count(const struct registry *registry)

@@ -96,22 +96,27 @@ void shipment_return(struct shipment *shipment, int64_t due_us)
     end_by(shipment, CMD_RELEASE);
 }
 
-/* The outcome is known, but the engine cannot store it now: renews the lease, so that the job is
-   not sent again meanwhile. The engine accepts that even at such times. */
-static void keep_lease(struct shipment *shipment)
+/* Renews the lease for a whole delivery from now on. */
+static void submit_touch(struct shipment *shipment, struct ticket *ticket)
 {
-    struct pump *pump = shipment->pump;
-    int64_t ttr_us = shipment->delivery.timeout_us + LEASE_SPARE_US, now_us = pump_now(pump);
-    if (shipment->lease_us - now_us > LEASE_SPARE_US / 2)
-        return;
     struct cmd cmd = {.kind = CMD_TOUCH,
                       .job = {.ref = shipment->end.ref,
                               .lease = shipment->end.lease,
                               .has_ttr = true,
-                              .ttr_us = ttr_us,
+                              .ttr_us = shipment->delivery.timeout_us + LEASE_SPARE_US,
                               .brief = true}};
-    shipment->lease_us = now_us + ttr_us;
-    (void)pump_submit(pump, &cmd, NULL); /* if the lease was lost, the next answer says so */
+    (void)pump_submit(shipment->pump, &cmd, ticket);
+}
+
+/* The outcome is known, but the engine cannot store it now: renews the lease, so that the job is
+   not sent again meanwhile. The engine accepts that even at such times. */
+static void keep_lease(struct shipment *shipment)
+{
+    int64_t now_us = pump_now(shipment->pump);
+    if (shipment->lease_us - now_us > LEASE_SPARE_US / 2)
+        return;
+    shipment->lease_us = now_us + shipment->delivery.timeout_us + LEASE_SPARE_US;
+    submit_touch(shipment, NULL); /* if the lease was lost, the next answer says so */
 }
 
 static void ended(struct ticket *ticket, const struct reply *reply)
@@ -344,16 +349,10 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply);
 
 static void touch(struct shipment *shipment)
 {
-    struct pump *pump = shipment->pump;
-    int64_t ttr_us = shipment->delivery.timeout_us + LEASE_SPARE_US;
-    struct cmd cmd = {.kind = CMD_TOUCH, .job = shipment->end};
-    cmd.job.has_ttr = true;
-    cmd.job.ttr_us = ttr_us;
-    cmd.job.brief = true;
     shipment->pending = true;
-    shipment->lease_us = pump_now(pump); /* it must not be sent before the answer */
+    shipment->lease_us = pump_now(shipment->pump); /* it must not be sent before the answer */
     shipment->ticket = (struct ticket){.answered = lease_renewed, .brief = true};
-    (void)pump_submit(pump, &cmd, &shipment->ticket);
+    submit_touch(shipment, &shipment->ticket);
 }
 
 static void arm_lease(struct shipment *shipment)

@@ -1,7 +1,6 @@
 #include "journal/extend.h"
 
 #include "base/rfc3339.h"
-
 #include "proto/base64.h"
 #include "proto/json.h"
 #include "proto/settings/job_properties.h"
@@ -305,7 +304,6 @@ enum err extend_push(const struct extend_row *row, struct arena *arena, struct c
         .topic = row->topic,
         .ttr_us = ttl_s * 1000000,
         .if_exists = IF_EXISTS_KEEP,
-        .retry_given = true,
     };
     struct reading reading = {.row = row, .arena = arena, .push = &push};
     reading.ours = row->extend_data.len && is_ours(row->extend_data);

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { ID_ROOM = 48, SLOTS_FIRST = 1024, HEX_BYTES = 8 };
+enum { SLOTS_FIRST = 1024, HEX_BYTES = 8 };
 
 void group_init(struct group *group, const uint8_t store[JOURNAL_STORE_BYTES], bool log_all)
 {
@@ -46,12 +46,13 @@ static void hex_of(const uint8_t store[JOURNAL_STORE_BYTES], char hex[2 * HEX_BY
     hex[2 * HEX_BYTES] = '\0';
 }
 
-size_t journal_id_write(uint64_t seq, const uint8_t store[JOURNAL_STORE_BYTES], char *room)
+size_t journal_id_write(uint64_t seq, const uint8_t store[JOURNAL_STORE_BYTES],
+                        char room[static JOURNAL_ID_ROOM])
 {
     char hex[2 * HEX_BYTES + 1];
     hex_of(store, hex);
-    int len = snprintf(room, ID_ROOM, "@%llu.%s", (unsigned long long)seq, hex);
-    CHECK(len > 0 && len < ID_ROOM);
+    int len = snprintf(room, JOURNAL_ID_ROOM, "@%llu.%s", (unsigned long long)seq, hex);
+    CHECK(len > 0 && len < JOURNAL_ID_ROOM);
     return (size_t)len;
 }
 
@@ -72,7 +73,7 @@ static struct bytes id_of(struct group *group, const struct event *event)
 {
     if (event->id.len)
         return event->id;
-    char *room = arena_alloc(&group->arena, ID_ROOM);
+    char *room = arena_alloc(&group->arena, JOURNAL_ID_ROOM);
     return bytes_of(room, journal_id_write(event->job.seq, group->store, room));
 }
 

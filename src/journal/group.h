@@ -72,12 +72,15 @@ void group_reset(struct group *group); /* empty; keeps its memory */
    cannot be decoded; the records before it were added. O(records). */
 enum err group_add(struct group *group, const struct journal_batch *batch) MUST_USE;
 
+enum { JOURNAL_ID_ROOM = 48 }; /* bytes of an id that journal_id_write() writes, and a NUL */
+
 /*
  * Writes the table's id of a job without an id of its own: in the API it is "@N"; in the table,
  * which other stores may have written before, "@N.S", with S the first 16 hex digits of the store's
- * identity. `room` has 48 bytes. Returns the length.
+ * identity. Returns the length.
  */
-size_t journal_id_write(uint64_t seq, const uint8_t store[JOURNAL_STORE_BYTES], char *room);
+size_t journal_id_write(uint64_t seq, const uint8_t store[JOURNAL_STORE_BYTES],
+                        char room[static JOURNAL_ID_ROOM]);
 /* The N of "@N.S" of this store; 0: it is another id. */
 uint64_t journal_id_read(struct bytes id, const uint8_t store[JOURNAL_STORE_BYTES]);
 

@@ -7,7 +7,7 @@
 enum text_need { NO_TEXT, ANY_TEXT /* utf8mb4 */, KEY_TEXT /* and binary, NO PAD */ };
 
 struct need {
-    unsigned table;
+    enum schema_table table;
     const char *name;
     const char *type;  /* in the statement that creates the table */
     const char *types; /* what may be there instead, between spaces */
@@ -18,57 +18,59 @@ struct need {
 };
 
 static const char *const tables[SCHEMA_TABLES] = {
-    "t_delay_queue_job",       "t_delay_queue_job_log", "laterd_journal_cursor",
-    "laterd_journal_rejected", "laterd_journal_stream", "laterd_journal_resync"};
+    [SCHEMA_JOBS] = JOURNAL_JOBS,       [SCHEMA_LOGS] = JOURNAL_LOGS,
+    [SCHEMA_CURSORS] = JOURNAL_CURSORS, [SCHEMA_REJECTED] = JOURNAL_REJECTED,
+    [SCHEMA_STREAMS] = JOURNAL_STREAMS, [SCHEMA_RESYNCS] = JOURNAL_RESYNCS,
+};
 
 #define NUMBERS " int bigint "
 #define TEXTS   " text mediumtext longtext "
 
 static const struct need needs[] = {
-    {0, "id", "varchar(255)", " varchar varbinary ", KEY_TEXT, 255, 0, true},
-    {0, "bizkey", "varchar(128)", " varchar" TEXTS, ANY_TEXT, 128, 0, false},
-    {0, "topic", "varchar(200)", " varchar" TEXTS, ANY_TEXT, 200, 0, false},
-    {0, "subtopic", "varchar(250)", " varchar" TEXTS, ANY_TEXT, 250, 0, false},
-    {0, "delay", "bigint", " bigint ", NO_TEXT, 0, 0, false},
-    {0, "create_time", "bigint", " bigint ", NO_TEXT, 0, 0, false},
-    {0, "body", "mediumtext", " mediumtext longtext ", ANY_TEXT, 0, 0, false},
-    {0, "status", "int", NUMBERS, NO_TEXT, 0, 0, false},
-    {0, "ttl", "int", NUMBERS, NO_TEXT, 0, 0, false},
-    {0, "update_time", "datetime(3)", " datetime timestamp ", NO_TEXT, 0, 3, false},
-    {0, "extend_data", "text", TEXTS, ANY_TEXT, 0, 0, false},
-    {1, "id", "varchar(255)", " varchar varbinary ", KEY_TEXT, 255, 0, false},
-    {1, "status", "int", NUMBERS, NO_TEXT, 0, 0, false},
-    {1, "thread", "varchar(60)", " varchar" TEXTS, ANY_TEXT, 60, 0, false},
-    {1, "update_time", "datetime(3)", " datetime timestamp ", NO_TEXT, 0, 3, false},
-    {1, "host", "varchar(128)", " varchar" TEXTS, ANY_TEXT, 128, 0, false},
-    {2, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
-    {2, "epoch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {2, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {2, "updated", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
-    {3, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {3, "id", "varbinary(255)", " varbinary ", NO_TEXT, 255, 0, false},
-    {3, "error", "text", TEXTS, ANY_TEXT, 0, 0, false},
-    {3, "event", "mediumblob", " mediumblob longblob ", NO_TEXT, 0, 0, false},
-    {3, "at", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
-    {4, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
-    {4, "stream", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, true},
-    {4, "entry", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {4, "mark", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {5, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
-    {5, "run", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {5, "begun", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
-    {5, "ended", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
+    {SCHEMA_JOBS, "id", "varchar(255)", " varchar varbinary ", KEY_TEXT, 255, 0, true},
+    {SCHEMA_JOBS, "bizkey", "varchar(128)", " varchar" TEXTS, ANY_TEXT, 128, 0, false},
+    {SCHEMA_JOBS, "topic", "varchar(200)", " varchar" TEXTS, ANY_TEXT, 200, 0, false},
+    {SCHEMA_JOBS, "subtopic", "varchar(250)", " varchar" TEXTS, ANY_TEXT, 250, 0, false},
+    {SCHEMA_JOBS, "delay", "bigint", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_JOBS, "create_time", "bigint", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_JOBS, "body", "mediumtext", " mediumtext longtext ", ANY_TEXT, 0, 0, false},
+    {SCHEMA_JOBS, "status", "int", NUMBERS, NO_TEXT, 0, 0, false},
+    {SCHEMA_JOBS, "ttl", "int", NUMBERS, NO_TEXT, 0, 0, false},
+    {SCHEMA_JOBS, "update_time", "datetime(3)", " datetime timestamp ", NO_TEXT, 0, 3, false},
+    {SCHEMA_JOBS, "extend_data", "text", TEXTS, ANY_TEXT, 0, 0, false},
+    {SCHEMA_LOGS, "id", "varchar(255)", " varchar varbinary ", KEY_TEXT, 255, 0, false},
+    {SCHEMA_LOGS, "status", "int", NUMBERS, NO_TEXT, 0, 0, false},
+    {SCHEMA_LOGS, "thread", "varchar(60)", " varchar" TEXTS, ANY_TEXT, 60, 0, false},
+    {SCHEMA_LOGS, "update_time", "datetime(3)", " datetime timestamp ", NO_TEXT, 0, 3, false},
+    {SCHEMA_LOGS, "host", "varchar(128)", " varchar" TEXTS, ANY_TEXT, 128, 0, false},
+    {SCHEMA_CURSORS, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
+    {SCHEMA_CURSORS, "epoch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_CURSORS, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_CURSORS, "updated", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
+    {SCHEMA_REJECTED, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_REJECTED, "id", "varbinary(255)", " varbinary ", NO_TEXT, 255, 0, false},
+    {SCHEMA_REJECTED, "error", "text", TEXTS, ANY_TEXT, 0, 0, false},
+    {SCHEMA_REJECTED, "event", "mediumblob", " mediumblob longblob ", NO_TEXT, 0, 0, false},
+    {SCHEMA_REJECTED, "at", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
+    {SCHEMA_STREAMS, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
+    {SCHEMA_STREAMS, "stream", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, true},
+    {SCHEMA_STREAMS, "entry", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_STREAMS, "mark", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_RESYNCS, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
+    {SCHEMA_RESYNCS, "run", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {SCHEMA_RESYNCS, "begun", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
+    {SCHEMA_RESYNCS, "ended", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
 };
 enum { NEEDS = sizeof(needs) / sizeof(needs[0]) };
 
 /* The keys that are created with a table. */
 static const char *const keys[SCHEMA_TABLES] = {
-    "PRIMARY KEY(id),KEY T_DELAY_QUEUE_JOB_STATUS(status)",
-    "KEY T_DELAY_QUEUE_JOB_LOG_ID_STATUS(id,status)",
-    "PRIMARY KEY(store_id)",
-    "KEY laterd_journal_rejected_at(at)",
-    "PRIMARY KEY(store_id,stream)",
-    "PRIMARY KEY(store_id)",
+    [SCHEMA_JOBS] = "PRIMARY KEY(id),KEY T_DELAY_QUEUE_JOB_STATUS(status)",
+    [SCHEMA_LOGS] = "KEY T_DELAY_QUEUE_JOB_LOG_ID_STATUS(id,status)",
+    [SCHEMA_CURSORS] = "PRIMARY KEY(store_id)",
+    [SCHEMA_REJECTED] = "KEY laterd_journal_rejected_at(at)",
+    [SCHEMA_STREAMS] = "PRIMARY KEY(store_id,stream)",
+    [SCHEMA_RESYNCS] = "PRIMARY KEY(store_id)",
 };
 
 const char *schema_collation(bool mariadb)

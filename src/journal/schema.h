@@ -10,6 +10,27 @@
 
 #include "base/bytes.h"
 
+#define JOURNAL_JOBS     "t_delay_queue_job"
+#define JOURNAL_LOGS     "t_delay_queue_job_log"
+#define JOURNAL_CURSORS  "laterd_journal_cursor"
+#define JOURNAL_REJECTED "laterd_journal_rejected"
+#define JOURNAL_STREAMS  "laterd_journal_stream"
+#define JOURNAL_RESYNCS  "laterd_journal_resync"
+
+/* Those of every queue come first, then one for queues in Redis alone, and one that is made when a
+   resync begins. */
+enum schema_table {
+    SCHEMA_JOBS,
+    SCHEMA_LOGS,
+    SCHEMA_CURSORS,
+    SCHEMA_REJECTED,
+    SCHEMA_STREAMS,
+    SCHEMA_RESYNCS,
+    SCHEMA_TABLES,
+    SCHEMA_TABLES_OF_LOG = SCHEMA_STREAMS,
+    SCHEMA_TABLES_OF_STREAMS = SCHEMA_RESYNCS,
+};
+
 /* One row of information_schema.COLUMNS, with its table's engine. Borrowed. */
 struct schema_column {
     struct bytes table, name, type;
@@ -26,22 +47,13 @@ struct schema_column {
     "c.COLUMN_KEY='PRI',IFNULL(t.ENGINE,'') FROM information_schema.COLUMNS c "                    \
     "JOIN information_schema.TABLES t ON t.TABLE_SCHEMA=c.TABLE_SCHEMA AND "                       \
     "t.TABLE_NAME=c.TABLE_NAME WHERE c.TABLE_SCHEMA=DATABASE() AND c.TABLE_NAME IN("               \
-    "'t_delay_queue_job','t_delay_queue_job_log','laterd_journal_cursor',"                         \
-    "'laterd_journal_rejected','laterd_journal_stream','laterd_journal_resync')"
-
-/* Those of every queue come first, then one for queues in Redis alone, and one that is made when a
-   resync begins. */
-enum {
-    SCHEMA_TABLES_OF_LOG = 4,
-    SCHEMA_TABLES_OF_STREAMS,
-    SCHEMA_RESYNCS = SCHEMA_TABLES_OF_STREAMS,
-    SCHEMA_TABLES,
-};
+    "'" JOURNAL_JOBS "','" JOURNAL_LOGS "','" JOURNAL_CURSORS "','" JOURNAL_REJECTED               \
+    "','" JOURNAL_STREAMS "','" JOURNAL_RESYNCS "')"
 
 /* The binary collation that sees blanks at the end: MariaDB's, or MySQL's. */
 const char *schema_collation(bool mariadb);
 
-/* The statement that makes a table, number 0 to SCHEMA_TABLES - 1. */
+/* The statement that makes a table, an enum schema_table. */
 void schema_create(struct buf *out, unsigned table, bool mariadb);
 bool schema_has(const struct schema_column *columns, size_t count, unsigned table);
 

@@ -8,13 +8,7 @@
 #define LATERD_JOURNAL_SQL_H
 
 #include "journal/group.h"
-
-#define JOURNAL_JOBS     "t_delay_queue_job"
-#define JOURNAL_LOGS     "t_delay_queue_job_log"
-#define JOURNAL_CURSORS  "laterd_journal_cursor"
-#define JOURNAL_REJECTED "laterd_journal_rejected"
-#define JOURNAL_STREAMS  "laterd_journal_stream"
-#define JOURNAL_RESYNCS  "laterd_journal_resync"
+#include "journal/schema.h"
 
 #define SQL_SESSION                                                                                \
     "SET SESSION time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"          \

@@ -53,7 +53,7 @@ static enum err read_url(const struct broker_options *options, struct redis_url 
 static enum err redis_check(const struct broker_options *options, struct broker_error *out_error)
 {
     struct redis_url url;
-    if (options->url[0] == '$' || strncmp(options->url, "file:", 5) == 0)
+    if (reference_is(options->url))
         return OK;
     return read_url(options, &url, out_error);
 }

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 
 struct alone {
-    struct member member; /* first, so that the verbs find the rest */
+    struct member member;
     struct loop *loop;
     struct timer notify; /* calls `changed`: it leads, or has another epoch */
     uint64_t epoch;      /* 0: it rests after resign(), or has not begun */
@@ -17,7 +17,7 @@ struct alone {
 
 static struct alone *self(const struct member *member)
 {
-    return (struct alone *)(void *)(uintptr_t)member; /* its first member */
+    return LIST_ENTRY(member, struct alone, member);
 }
 
 static void begin_or_notify(struct timer *timer)

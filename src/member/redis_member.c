@@ -27,10 +27,10 @@ struct redis_claim {
     struct claim claim;
     struct clock clock;
     struct os_loop *loop;
-    struct tls *tls; /* NULL: none */
-    struct topology_callbacks callbacks;
+    struct tls *tls;                     /* NULL: none */
+    struct topology_callbacks callbacks; /* none: each request looks up its node */
     struct topology topology;
-    struct link_call call; /* the request under way, if claim::asked */
+    struct link_call call; /* the request under way, if claim::pending */
     struct node *node;     /* that it was sent to */
     bool connected;
     char key[MEMBER_NAME_MAX + 32];
@@ -175,29 +175,10 @@ static void ask(struct redis_claim *redis)
 
 /* ---- the thread ---- */
 
-static void nothing(struct topology_callbacks *callbacks, struct node *node)
-{
-    (void)callbacks; /* each request looks up its node */
-    (void)node;
-}
-
-static void slots_moved(struct topology_callbacks *callbacks)
-{
-    (void)callbacks;
-}
-
-static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
-{
-    (void)callbacks;
-    (void)link; /* topology_error() reports it when a request finds no node */
-}
-
 static void begin(struct redis_claim *redis)
 {
     const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
     int64_t timeout_us = redis->claim.tenure.timeout_us / TENURE_PARTS;
-    redis->callbacks = (struct topology_callbacks){
-        .ready = nothing, .lost = nothing, .moved = slots_moved, .refused = sentinel_refused};
     topology_init(&redis->topology,
                   &(struct topology_options){
                       .url = &redis->url,

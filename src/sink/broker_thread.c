@@ -54,7 +54,7 @@ struct broker_thread {
 
 static struct broker_thread *self(const struct sink *sink)
 {
-    return (struct broker_thread *)(void *)(uintptr_t)sink; /* its first member */
+    return LIST_ENTRY(sink, struct broker_thread, sink);
 }
 
 int64_t broker_now_us(void)
@@ -119,17 +119,24 @@ static void post(struct broker_thread *thread)
     thread->options.loop->verbs->post(thread->options.loop, &thread->message);
 }
 
+/* Under the mutex. */
+static void to_outbox(struct broker_thread *thread, struct broker_item *item,
+                      enum outcome_kind kind, const char *reason)
+{
+    item->kind = kind;
+    (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
+    queue_add(&thread->outbox, &item->place);
+    post(thread);
+}
+
 void broker_finish(struct broker_thread *thread, struct broker_item *item, enum outcome_kind kind,
                    bool unhealthy, const char *reason)
 {
     list_remove(&item->pending);
     thread->pending_count--;
-    item->kind = kind;
     item->unhealthy = unhealthy;
-    (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
     lock(thread);
-    queue_add(&thread->outbox, &item->place);
-    post(thread);
+    to_outbox(thread, item, kind, reason);
     unlock(thread);
 }
 
@@ -138,11 +145,7 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
 static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
 {
     struct queue_node *node = queue_take(&thread->inbox);
-    struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
-    item->kind = kind;
-    (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
-    queue_add(&thread->outbox, node);
-    post(thread);
+    to_outbox(thread, LIST_ENTRY(node, struct broker_item, place), kind, reason);
 }
 
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
@@ -295,14 +298,10 @@ static void sink_send(struct sink *sink, struct delivery *delivery)
     thread->in_flight++;
     lock(thread);
     bool first = !thread->closing && !thread->inbox.first;
-    if (thread->closing) { /* the thread takes no more */
-        item->kind = OUTCOME_UNSENT;
-        (void)snprintf(item->reason, sizeof(item->reason), "%s", ENDING);
-        queue_add(&thread->outbox, &item->place);
-        post(thread);
-    } else {
+    if (thread->closing) /* the thread takes no more */
+        to_outbox(thread, item, OUTCOME_UNSENT, ENDING);
+    else
         queue_add(&thread->inbox, &item->place);
-    }
     unlock(thread);
     if (first)
         wake(thread);
@@ -319,18 +318,13 @@ static bool sink_ready(const struct sink *sink, const char **out_why)
 static void describe(const struct sink *sink, struct metric_sink *metrics)
 {
     const struct broker_thread *thread = self(sink);
-    const struct metric all[] = {
-        {.name = "broker_in_flight",
-         .help = "Jobs that were given to the broker's client and have no outcome yet.",
-         .type = METRIC_GAUGE,
-         .value = thread->in_flight},
-        {.name = "broker_losses_total",
-         .help = "Times that the broker went away.",
-         .type = METRIC_COUNTER,
-         .value = thread->losses},
-    };
-    for (unsigned i = 0; metrics->metric && i < sizeof(all) / sizeof(all[0]); i++)
-        metrics->metric(metrics, &all[i]);
+    if (!metrics->metric)
+        return;
+    metric_gauge(metrics, "broker_in_flight",
+                 "Jobs that were given to the broker's client and have no outcome yet.",
+                 thread->in_flight);
+    metric_counter(metrics, "broker_losses_total", "Times that the broker went away.",
+                   thread->losses);
     if (thread->options.describe)
         thread->options.describe(thread->options.user, metrics);
 }

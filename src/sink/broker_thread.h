@@ -43,7 +43,8 @@ struct broker_thread_options {
        on the loop's thread. NULL: calls of the library cannot be interrupted, but take a few
        seconds at most, for which laterd waits when it ends. */
     void (*interrupt)(void *user);
-    /* Reports additional metrics. Called on the loop's thread. May be NULL. */
+    /* Reports additional metrics, to metrics->metric, which is there. Called on the loop's thread.
+       May be NULL. */
     void (*describe)(void *user, struct metric_sink *metrics);
     /* Frees `user`, when the thread has ended. Called on the loop's thread. */
     void (*ended)(void *user);

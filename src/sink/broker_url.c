@@ -142,7 +142,7 @@ enum err broker_url_find(const char *text, const struct broker_url_kind *kind,
 enum err broker_url_check(const char *text, const struct broker_url_kind *kind,
                           struct broker_url *out_url, struct broker_url_error *out_error)
 {
-    if (text[0] != '$' && strncmp(text, "file:", 5) != 0)
+    if (!reference_is(text))
         return broker_url_read(bytes_str(text), kind, out_url, out_error);
     *out_url = (struct broker_url){.host_count = 1, .hosts = {"unknown:1"}};
     return OK;

@@ -1,16 +1,7 @@
 #include "sink/fill.h"
 
-static bool add(struct bytes part, char *room, size_t room_bytes, size_t *len)
-{
-    if (part.len >= room_bytes - *len || (part.len && memchr(part.at, '\0', part.len)))
-        return false;
-    if (part.len)
-        memcpy(room + *len, part.at, part.len);
-    *len += part.len;
-    return true;
-}
-
-bool sink_fill(struct bytes text, const struct delivery *delivery, char *room, size_t room_bytes)
+bool sink_fill_bytes(struct bytes text, const struct delivery *delivery, char *room,
+                     size_t room_bytes, size_t *out_len)
 {
     const struct bytes topic = BYTES("{topic}"), key = BYTES("{key}");
     size_t len = 0;
@@ -24,10 +15,21 @@ bool sink_fill(struct bytes text, const struct delivery *delivery, char *room, s
             part = delivery->key;
             taken = key.len;
         }
-        if (!add(part, room, room_bytes, &len))
+        if (part.len > room_bytes - len)
             return false;
+        (void)bytes_put(room + len, part);
+        len += part.len;
         text = bytes_of(text.at + taken, text.len - taken);
     }
+    *out_len = len;
+    return true;
+}
+
+bool sink_fill(struct bytes text, const struct delivery *delivery, char *room, size_t room_bytes)
+{
+    size_t len;
+    if (!sink_fill_bytes(text, delivery, room, room_bytes - 1, &len) || memchr(room, '\0', len))
+        return false;
     room[len] = '\0';
     return true;
 }

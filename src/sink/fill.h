@@ -5,9 +5,12 @@
 #include "port/sink.h"
 
 /*
- * Writes `text` into the room, terminated by NUL, with the job's topic for {topic} and its key for
- * {key}; other braces stay. False: it does not fit, or contains a NUL. O(length).
+ * Writes `text` into the room, with the job's topic for {topic} and its key for {key}; other braces
+ * stay. False: it does not fit. O(length).
  */
+bool sink_fill_bytes(struct bytes text, const struct delivery *delivery, char *room,
+                     size_t room_bytes, size_t *out_len);
+/* The same, terminated by NUL. Also false: it contains a NUL. */
 bool sink_fill(struct bytes text, const struct delivery *delivery, char *room, size_t room_bytes);
 
 #endif

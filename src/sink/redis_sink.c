@@ -57,9 +57,8 @@ struct redis_sink {
 };
 
 struct push {
-    struct link_call call; /* first, so that the reply finds it */
-    struct link_call asking;
-    struct list place; // redis_sink::waiting, ::put_off or ::sent
+    struct link_call call, asking; /* `asking`: of the ASKING before it */
+    struct list place;             // redis_sink::waiting, ::put_off or ::sent
     struct redis_sink *owner;
     struct node *node;         /* sent: to where */
     struct delivery *delivery; /* NULL: its outcome was reported */
@@ -72,7 +71,7 @@ struct push {
 
 static struct redis_sink *self(const struct sink *sink)
 {
-    return (struct redis_sink *)(void *)(uintptr_t)sink; /* its first member */
+    return LIST_ENTRY(sink, struct redis_sink, sink);
 }
 
 static struct loop *loop_of(const struct redis_sink *redis)
@@ -82,10 +81,9 @@ static struct loop *loop_of(const struct redis_sink *redis)
 
 /* ---- readiness ---- */
 
-static bool is_ready(const struct redis_sink *redis)
+static bool is_ready(struct redis_sink *redis)
 {
-    struct redis_sink *own = self(&redis->sink); /* looks up a node, and changes nothing */
-    return !redis->closing && !timer_is_armed(&redis->rest) && topology_any(&own->topology) != NULL;
+    return !redis->closing && !timer_is_armed(&redis->rest) && topology_any(&redis->topology);
 }
 
 static void look_whether_ready(struct redis_sink *redis)
@@ -514,12 +512,6 @@ static void slots_moved(struct topology_callbacks *callbacks)
     bring_back(of_callbacks(callbacks));
 }
 
-static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
-{
-    (void)callbacks;
-    (void)link; /* topology_error() reports it */
-}
-
 /* ---- the sink ---- */
 
 static void describe(const struct sink *sink, struct metric_sink *metrics)
@@ -527,18 +519,12 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
     const struct redis_sink *redis = self(sink);
     if (!metrics->metric)
         return;
-    const struct metric all[] = {
-        {.name = "broker_in_flight",
-         .help = "Jobs that were given to the broker's client and have no outcome yet.",
-         .type = METRIC_GAUGE,
-         .value = redis->in_flight},
-        {.name = "broker_connects_total",
-         .help = "Times that a connection to the broker was made.",
-         .type = METRIC_COUNTER,
-         .value = redis->topology.counts.connects},
-    };
-    for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        metrics->metric(metrics, &all[i]);
+    metric_gauge(metrics, "broker_in_flight",
+                 "Jobs that were given to the broker's client and have no outcome yet.",
+                 redis->in_flight);
+    metric_counter(metrics, "broker_connects_total",
+                   "Times that a connection to the broker was made.",
+                   redis->topology.counts.connects);
 }
 
 /* The grace time is not used: a caller that wants one lets deliveries end first. Closes the
@@ -603,8 +589,8 @@ struct sink *redis_sink_new(const struct redis_sink_options *options)
     list_init(&redis->waiting);
     list_init(&redis->put_off);
     list_init(&redis->sent);
-    redis->callbacks = (struct topology_callbacks){
-        .ready = node_ready, .lost = node_lost, .moved = slots_moved, .refused = sentinel_refused};
+    redis->callbacks =
+        (struct topology_callbacks){.ready = node_ready, .lost = node_lost, .moved = slots_moved};
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &redis->url,
                                              .callbacks = &redis->callbacks,

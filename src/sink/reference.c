@@ -42,6 +42,11 @@ static enum err read_file(const char *path, struct buf *out, char *why, size_t w
     return OK;
 }
 
+bool reference_is(const char *text)
+{
+    return text[0] == '$' || strncmp(text, "file:", 5) == 0;
+}
+
 enum err reference_read(const char *text, struct buf *out, char *why, size_t why_bytes)
 {
     if (text[0] == '$')

@@ -9,6 +9,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
+/* True: the text is $NAME or file:…, and does not stand for itself. */
+bool reference_is(const char *text);
+
 /*
  * Appends what the text stands for, and a NUL. ERR_NOT_FOUND: the variable or file is missing,
  * unreadable or empty. ERR_INVALID: the line is too long. In both cases `why` is a clause that

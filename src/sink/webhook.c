@@ -302,27 +302,20 @@ static bool webhook_ready(const struct sink *sink, const char **out_why)
 
 static void webhook_describe(const struct sink *sink, struct metric_sink *metrics)
 {
-    struct webhook *webhook = self(sink);
-    const struct {
-        const char *name, *help;
-        atomic_uint_fast64_t *count;
-    } rows[] = {
-        {"webhook_requests_total", "Webhooks that were sent.", &webhook->counts.requests},
-        {"webhook_connections_total", "Connections that were begun to send webhooks.",
-         &webhook->counts.connections},
-        {"webhook_refused_addresses_total",
-         "Addresses that a webhook would have been sent to and that are not allowed.",
-         &webhook->counts.refused},
-        {"webhook_response_bytes_total", "Bytes read of the bodies of webhooks' answers.",
-         &webhook->counts.response_bytes},
-    };
-    for (size_t i = 0; metrics->metric && i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct metric metric = {.name = rows[i].name,
-                                .help = rows[i].help,
-                                .type = METRIC_COUNTER,
-                                .value = atomic_load(rows[i].count)};
-        metrics->metric(metrics, &metric);
-    }
+    const struct webhook_counts *counts = &self(sink)->counts;
+    if (!metrics->metric)
+        return;
+    metric_counter(metrics, "webhook_requests_total", "Webhooks that were sent.",
+                   atomic_load(&counts->requests));
+    metric_counter(metrics, "webhook_connections_total",
+                   "Connections that were begun to send webhooks.",
+                   atomic_load(&counts->connections));
+    metric_counter(metrics, "webhook_refused_addresses_total",
+                   "Addresses that a webhook would have been sent to and that are not allowed.",
+                   atomic_load(&counts->refused));
+    metric_counter(metrics, "webhook_response_bytes_total",
+                   "Bytes read of the bodies of webhooks' answers.",
+                   atomic_load(&counts->response_bytes));
 }
 
 /* The thread has ended: ends the delivery now, even if the exchange's message is still in the

@@ -7,6 +7,7 @@
 #ifndef LATERD_CLI_BENCH_BENCH_H
 #define LATERD_CLI_BENCH_BENCH_H
 
+#include "base/list.h"
 #include "cli/bench/cpu_usage.h"
 #include "cli/bench/load.h"
 #include "cli/cli.h"
@@ -67,7 +68,7 @@ struct bench_job {
 };
 
 struct bench {
-    struct load_script script; /* first: the engine hands it back */
+    struct load_script script;
     struct bench_options options;
     struct cli *cli;  /* for messages, and to clean up afterwards */
     struct dial dial; /* of the load's own connections */
@@ -100,6 +101,11 @@ struct bench {
     struct usage before, after;
     uint64_t own_us;
 };
+
+static inline struct bench *bench_of(struct load_script *script)
+{
+    return LIST_ENTRY(script, struct bench, script);
+}
 
 static inline bool bench_timed(const struct bench_options *options)
 {

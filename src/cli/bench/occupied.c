@@ -23,11 +23,9 @@ static uint64_t jobs_by_http(struct bench *bench)
     struct cli *cli = bench->cli;
     json_t *answer = NULL;
     uint64_t jobs = 0;
-    char *target = cli_target("/v1/topics/", bench->options.topic, "");
     cli->quiet = true;
-    (void)cli_call(cli, "GET", target, NULL, &answer);
+    (void)cli_call_topic(cli, "GET", bench->options.topic, "", NULL, &answer);
     cli->quiet = false;
-    mem_free(target);
     for (size_t i = 0; i < STATES; i++)
         jobs += show_count(answer, states[i]);
     json_decref(answer);

@@ -155,7 +155,7 @@ static void stop_servers(const struct bench *bench)
  */
 static void wake_drain(struct load_script *script, struct load *load)
 {
-    struct bench *bench = (struct bench *)(void *)script; /* its first member */
+    struct bench *bench = bench_of(script);
     if (bench->options.stop && bench->resume_us > 0 && load->now_us < bench->resume_us) {
         stop_servers(bench);
         load->wake_us = bench->resume_us;

@@ -6,11 +6,6 @@
 
 #include "cli/text.h"
 
-static struct bench *bench_of(struct load_script *script)
-{
-    return (struct bench *)(void *)script; /* its first member */
-}
-
 static void show_progress(struct load_script *script, struct load *load)
 {
     struct bench *bench = bench_of(script);

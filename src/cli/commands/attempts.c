@@ -1,19 +1,10 @@
 /*
  * The commands about failed attempts: attempts replay.
  */
-#include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
 enum { RESPONSE_COLUMNS = 60, REPLAY_MAX = 1000000 };
-
-static void cell(struct table *table, const json_t *object, const char *key)
-{
-    struct buf text = {0};
-    show_value(object, key, &text);
-    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
-    buf_fini(&text);
-}
 
 static void show_attempts(const json_t *attempts)
 {
@@ -27,17 +18,15 @@ static void show_attempts(const json_t *attempts)
         table_cell_str(&table, names[i]);
     json_array_foreach(attempts, i, attempt)
     {
-        struct buf time = {0}, response = {0};
-        show_time(attempt, "time", &time);
+        struct buf response = {0};
         show_response(attempt, &response);
-        table_cell(&table, time.at ? buf_bytes(&time) : BYTES(""));
-        cell(&table, attempt, "code");
-        cell(&table, attempt, "ms");
-        cell(&table, attempt, "address");
-        cell(&table, attempt, "reason");
-        table_cell(&table, response.at ? buf_bytes(&response) : BYTES(""));
+        show_time_cell(&table, attempt, "time");
+        show_cell(&table, attempt, "code");
+        show_cell(&table, attempt, "ms");
+        show_cell(&table, attempt, "address");
+        show_cell(&table, attempt, "reason");
+        table_cell(&table, buf_bytes(&response));
         buf_fini(&response);
-        buf_fini(&time);
     }
     table_write(&table, &out);
     cli_flush(&out);
@@ -122,12 +111,8 @@ static json_t *replay_body(struct cli *cli, int argc, char **argv)
 static int replay_run(struct cli *cli, int argc, char **argv)
 {
     json_t *body = replay_body(cli, argc, argv), *answer = NULL;
-    char *target = cli_target("/v1/topics/", argv[optind], "/replay");
-    cli->subject = argv[optind];
     cli->wait_us = INT64_C(3600) * 1000000; /* it may go through millions */
-    int code = cli_call(cli, "POST", target, body, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "POST", argv[optind], "/replay", body, &answer);
     if (code != EXIT_DONE)
         return code;
     uint64_t kicked = show_count(answer, "kicked"), looked_at = show_count(answer, "looked_at");

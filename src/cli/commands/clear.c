@@ -4,7 +4,6 @@
  */
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
@@ -23,11 +22,7 @@ struct clear {
 static int count_jobs(struct clear *clear)
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", clear->topic, "");
-    clear->cli->subject = clear->topic;
-    int code = cli_call(clear->cli, "GET", target, NULL, &answer);
-    clear->cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(clear->cli, "GET", clear->topic, "", NULL, &answer);
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
         const char *name = job_state_name(state);
         if (strcmp(clear->state, "all") == 0 || strcmp(clear->state, name) == 0)
@@ -68,17 +63,15 @@ static void show_progress(const struct clear *clear)
 static int clear_state(struct clear *clear, const char *state)
 {
     struct cli *cli = clear->cli;
-    char *target = cli_target("/v1/topics/", clear->topic, "/clear");
     uint64_t some = limits_of(cli, LIMIT_RESERVE);
     bool more = true;
     int code = EXIT_DONE;
-    cli->subject = clear->topic;
     while (code == EXIT_DONE && more) {
         json_t *answer = NULL;
         do {
+            json_t *body = json_pack("{sssI}", "state", state, "max", (json_int_t)some);
             cli->may_halve = some > 1;
-            code = cli_call(cli, "POST", target,
-                            json_pack("{sssI}", "state", state, "max", (json_int_t)some), &answer);
+            code = cli_call_topic(cli, "POST", clear->topic, "/clear", body, &answer);
         } while (limits_halve(cli, code, &some));
         clear->deleted += show_count(answer, "jobs");
         more = json_is_true(json_object_get(answer, "more"));
@@ -86,8 +79,6 @@ static int clear_state(struct clear *clear, const char *state)
         if (more)
             show_progress(clear);
     }
-    cli->subject = NULL;
-    mem_free(target);
     return code;
 }
 
@@ -177,11 +168,7 @@ static int run_delete_topic(struct cli *cli, int argc, char **argv)
         return code;
     if (!agreed(&clear, "them and the topic"))
         return EXIT_REFUSED;
-    char *target = cli_target("/v1/topics/", clear.topic, "");
-    cli->subject = clear.topic;
-    code = cli_call(cli, "DELETE", target, NULL, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    code = cli_call_topic(cli, "DELETE", clear.topic, "", NULL, &answer);
     if (code == EXIT_DONE) {
         bool removed = json_is_true(json_object_get(answer, "removed"));
         clear.deleted = show_count(answer, "jobs");

@@ -4,23 +4,6 @@
 #include "cli/show.h"
 #include "cli/text.h"
 
-static void cell(struct table *table, const json_t *object, const char *key)
-{
-    struct buf text = {0};
-    show_value(object, key, &text);
-    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
-    buf_fini(&text);
-}
-
-static void time_cell(struct table *table, const json_t *event, const char *key)
-{
-    struct buf time = {0};
-    if (json_object_get(event, key))
-        show_time(event, key, &time);
-    table_cell(table, time.at ? buf_bytes(&time) : BYTES(""));
-    buf_fini(&time);
-}
-
 static void show_events(const json_t *events)
 {
     static const char *const names[] = {"TIME",         "EVENT", "STATE",       "DUE OR UNTIL",
@@ -34,13 +17,13 @@ static void show_events(const json_t *events)
         table_cell_str(&table, names[i]);
     json_array_foreach(events, i, event)
     {
-        time_cell(&table, event, "time");
-        cell(&table, event, "event");
-        cell(&table, event, "state");
-        time_cell(&table, event, json_object_get(event, "until") ? "until" : "due");
-        cell(&table, event, json_object_get(event, "lease") ? "lease" : "topic");
-        cell(&table, event, "code");
-        cell(&table, event, json_object_get(event, "by") ? "by" : "reason");
+        show_time_cell(&table, event, "time");
+        show_cell(&table, event, "event");
+        show_cell(&table, event, "state");
+        show_time_cell(&table, event, json_object_get(event, "until") ? "until" : "due");
+        show_cell(&table, event, json_object_get(event, "lease") ? "lease" : "topic");
+        show_cell(&table, event, "code");
+        show_cell(&table, event, json_object_get(event, "by") ? "by" : "reason");
     }
     table_write(&table, &out);
     cli_flush(&out);

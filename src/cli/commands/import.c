@@ -254,8 +254,6 @@ static int run_source(struct import *import, struct import_redis_options *redis,
 {
     struct cli *cli = import->cli;
     bool names = redis->names.bucket || redis->names.queue || redis->names.prefix;
-    import->push.cli = cli;
-    import->push.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
     if (strcmp(words[0], "beanstalkd") == 0) {
         if (layout || names)
             cli_usage(cli, "a beanstalkd has no layout and no names of keys");
@@ -290,8 +288,6 @@ static int run_export(struct import *import, const struct import_redis_options *
         cli_usage(cli,
                   "what is to be imported: beanstalkd DIR, redis URL, FILE of an export, or an "
                   "export on standard input");
-    import->push.cli = cli;
-    import->push.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
     return import_ndjson(&import->push, &options);
 }
 
@@ -306,7 +302,7 @@ static int run(struct cli *cli, int argc, char **argv)
                                             {"queue-name", required_argument, NULL, QUEUE_NAME},
                                             {"key-prefix", required_argument, NULL, KEY_PREFIX},
                                             CLI_OPTIONS};
-    struct import import = {.cli = cli};
+    struct import import = {.cli = cli, .push.cli = cli};
     struct import_redis_options redis = {.url = NULL};
     const char *layout = NULL;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
@@ -324,6 +320,7 @@ static int run(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
+    import.push.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
     if (argc - optind < 2 && !is_source(argv[optind])) /* argv ends with NULL */
         return run_export(&import, &redis, layout, argv[optind]);
     if (argc - optind < 2)

@@ -21,10 +21,8 @@ struct job_call {
 static int one(struct cli *cli, const struct job_call *call, const char *id)
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/jobs/", id, call->after);
     cli->state_hint = call->hint;
-    int code = cli_call(cli, call->method, target, json_incref(call->body), &answer);
-    mem_free(target);
+    int code = cli_call_job(cli, call->method, id, call->after, json_incref(call->body), &answer);
     cli->state_hint = NULL;
     if (code == EXIT_DONE && cli->json && answer) {
         cli_print_json(answer);
@@ -55,14 +53,12 @@ static void check_id(const struct cli *cli, const char *id)
 static void report_topic(struct cli *cli, const char *id)
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", id, "");
     cli->quiet = true;
-    int code = cli_call(cli, "GET", target, NULL, &answer);
+    int code = cli_call_topic(cli, "GET", id, "", NULL, &answer);
     cli->quiet = false;
     if (code == EXIT_DONE)
         cli_message(cli, "'%s' is a topic: later kick --topic %s makes its buried jobs ready", id,
                     id);
-    mem_free(target);
     json_decref(answer);
 }
 
@@ -82,9 +78,7 @@ static int all(struct cli *cli, int argc, char **argv, const struct job_call *ca
     cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
         check_id(cli, argv[i]);
-        cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
-        cli->subject = NULL;
         if (code == EXIT_NOTHING)
             report_number(cli, argv[i]);
         if (code == EXIT_NOTHING && asks > 0) {
@@ -329,8 +323,6 @@ enum {
 /* A topic's buried jobs, up to `max` of them, as many at a time as the server kicks at once. */
 static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
 {
-    char *target = cli_target("/v1/topics/", topic, "/kick");
-    cli->subject = topic;
     uint64_t kicked = 0, most = limits_of(cli, LIMIT_RESERVE);
     bool more = true;
     int code = EXIT_DONE;
@@ -338,16 +330,14 @@ static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
         json_t *answer = NULL;
         uint64_t some = max - kicked < most ? max - kicked : most;
         do {
+            json_t *body = json_pack("{sI}", "max", (json_int_t)some);
             cli->may_halve = some > 1;
-            code =
-                cli_call(cli, "POST", target, json_pack("{sI}", "max", (json_int_t)some), &answer);
+            code = cli_call_topic(cli, "POST", topic, "/kick", body, &answer);
         } while (limits_halve(cli, code, &some));
         kicked += show_count(answer, "jobs");
         more = json_is_true(json_object_get(answer, "more"));
         json_decref(answer);
     }
-    mem_free(target);
-    cli->subject = NULL;
     if (kicked == 0 && code != EXIT_DONE)
         return code;
     if (cli->json)

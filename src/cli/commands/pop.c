@@ -73,15 +73,14 @@ static void add_reason(struct pop *pop, const json_t *job)
     json_t *failure = json_object_get(job, "last_failure"), *answer = NULL;
     if (pop->asks == 0 || !failure || json_object_get(failure, "reason"))
         return;
-    char *target = cli_target("/v1/jobs/", show_string(job, "id"), "");
+    const char *id = show_string(job, "id");
     cli->quiet = true;
-    bool answered = cli_call(cli, "GET", target, NULL, &answer) == EXIT_DONE;
+    bool answered = cli_call_job(cli, "GET", id, "", NULL, &answer) == EXIT_DONE;
     pop->asks = answered ? pop->asks - 1 : 0;
     if (answered)
         (void)json_object_update_missing(failure, json_object_get(answer, "last_failure"));
     cli->quiet = false;
     json_decref(answer);
-    mem_free(target);
 }
 
 static void show(struct pop *pop, const json_t *jobs)
@@ -182,13 +181,11 @@ static void add_topic(struct buf *line, const json_t *topic)
 static int get_topic(struct cli *cli, const char *name, json_t **out_topic)
 {
     int64_t timeout_us = cli->timeout_us;
-    char *target = cli_target("/v1/topics/", name, "");
     cli->quiet = true;
     cli->timeout_us = timeout_us < TOPIC_ASKED_US ? timeout_us : TOPIC_ASKED_US;
-    int code = cli_call(cli, "GET", target, NULL, out_topic);
+    int code = cli_call_topic(cli, "GET", name, "", NULL, out_topic);
     cli->timeout_us = timeout_us;
     cli->quiet = false;
-    mem_free(target);
     return code;
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -180,12 +179,7 @@ static void options_of(struct topic *topic, int argc, char **argv)
 static int call(struct topic *topic, const char *method, const char *after, json_t *body,
                 json_t **out_answer)
 {
-    char *target = cli_target("/v1/topics/", topic->name, after);
-    topic->cli->subject = topic->name;
-    int code = cli_call(topic->cli, method, target, body, out_answer);
-    topic->cli->subject = NULL;
-    mem_free(target);
-    return code;
+    return cli_call_topic(topic->cli, method, topic->name, after, body, out_answer);
 }
 
 /* A topic that is not there has no settings, which is no error here. */

@@ -9,15 +9,6 @@
 
 enum { PAGES_MAX = 100000 }; /* bounds a listing that would never end */
 
-/* The text of a member as a table's cell. */
-static void cell(struct table *table, const json_t *object, const char *key)
-{
-    struct buf text = {0};
-    show_value(object, key, &text);
-    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
-    buf_fini(&text);
-}
-
 /* A count with separators as a cell. */
 static void count_cell(struct table *table, const json_t *object, const char *key)
 {
@@ -27,7 +18,7 @@ static void count_cell(struct table *table, const json_t *object, const char *ke
 
 static void topic_row(struct table *table, const json_t *topic)
 {
-    cell(table, topic, "name");
+    show_cell(table, topic, "name");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
         count_cell(table, topic, job_state_name(state));
     count_cell(table, topic, "waiters");
@@ -79,10 +70,9 @@ static int listing_run(struct listing *listing)
     struct buf out = {0}, cursor = {0};
     int code = EXIT_DONE;
     uint64_t rows = 0;
-    buf_add_char(&cursor, '\0');
     for (unsigned page = 0; page < PAGES_MAX && !ferror(stdout) && listing->left > 0; page++) {
         json_t *answer = NULL;
-        code = limits_get_page(listing->cli, listing->path, bytes_str(cursor.at), listing->left,
+        code = limits_get_page(listing->cli, listing->path, buf_bytes(&cursor), listing->left,
                                &answer);
         listing->refused = code != EXIT_DONE;
         if (listing->refused)
@@ -92,12 +82,10 @@ static int listing_run(struct listing *listing)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
-        buf_add_str(&cursor,
-                    show_string(answer, "cursor")); /* not escaped for terminals: it is not shown */
+        buf_add_str(&cursor, show_string(answer, "cursor"));
         json_decref(answer);
         if (cursor.len == 0)
             break;
-        buf_add_char(&cursor, '\0');
     }
     buf_fini(&cursor);
     buf_fini(&out);
@@ -209,16 +197,11 @@ static void add_failed(struct cli *cli, const char *topic, const char *query, co
                        struct buf *out)
 {
     json_t *list = NULL, *job = NULL;
-    char *target = cli_target("/v1/topics/", topic, query);
     cli->quiet = true;
-    (void)cli_call(cli, "GET", target, NULL, &list); /* no list: no job */
-    mem_free(target);
+    (void)cli_call_topic(cli, "GET", topic, query, NULL, &list); /* no list: no job */
     const json_t *found = first_failed(list);
-    if (found) {
-        target = cli_target("/v1/jobs/", show_string(found, "id"), "");
-        (void)cli_call(cli, "GET", target, NULL, &job); /* it may be gone */
-        mem_free(target);
-    }
+    if (found) /* it may be gone */
+        (void)cli_call_job(cli, "GET", show_string(found, "id"), "", NULL, &job);
     cli->quiet = false;
     const json_t *failure = json_object_get(job, "last_failure");
     if (failure) {
@@ -266,11 +249,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
         return code;
     }
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", argv[optind], "");
-    cli->subject = argv[optind];
-    int code = cli_call(cli, "GET", target, NULL, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "GET", argv[optind], "", NULL, &answer);
     struct buf out = {0};
     if (code == EXIT_DONE && cli->json) {
         cli_print_stats(answer);
@@ -306,14 +285,11 @@ const struct command command_topics = {
 
 static void list_row(struct table *table, const json_t *job)
 {
-    struct buf due = {0};
-    cell(table, job, "id");
-    cell(table, job, "state");
-    show_time(job, "due_ms", &due);
-    table_cell(table, due.at ? buf_bytes(&due) : BYTES(""));
-    cell(table, job, "priority");
-    cell(table, job, "attempt");
-    buf_fini(&due);
+    show_cell(table, job, "id");
+    show_cell(table, job, "state");
+    show_time_cell(table, job, "due_ms");
+    show_cell(table, job, "priority");
+    show_cell(table, job, "attempt");
 }
 
 /* And how it failed last; `later attempts` has the reasons. */
@@ -322,7 +298,7 @@ static void list_buried_row(struct table *table, const json_t *job)
     const json_t *failure = json_object_get(job, "last_failure");
     struct bytes time = bytes_str(show_string(failure, "time"));
     list_row(table, job);
-    cell(table, failure, "code");
+    show_cell(table, failure, "code");
     table_cell(table, time.len > 19 ? bytes_of(time.at, 19) : time);
 }
 
@@ -330,9 +306,9 @@ static void list_buried_row(struct table *table, const json_t *job)
 static void list_labels_row(struct table *table, const json_t *job)
 {
     list_row(table, job);
-    cell(table, job, "biz_key");
-    cell(table, job, "subtopic");
-    cell(table, job, "tags");
+    show_cell(table, job, "biz_key");
+    show_cell(table, job, "subtopic");
+    show_cell(table, job, "tags");
 }
 
 /* As it is, for other programs: ids have no control characters. */
@@ -345,12 +321,11 @@ static void print_id(const json_t *job)
 static void report_other_states(struct cli *cli, const char *topic, const char *state)
 {
     const char *other = NULL;
-    char *target = cli_target("/v1/topics/", topic, "");
     json_t *answer = NULL;
     struct buf line = {0};
     char room[TEXT_ROOM];
     cli->quiet = true;
-    int code = cli_call(cli, "GET", target, NULL, &answer);
+    int code = cli_call_topic(cli, "GET", topic, "", NULL, &answer);
     cli->quiet = false;
     for (enum job_state i = JOB_DELAYED; code == EXIT_DONE && i < JOB_STATES; i++) {
         const char *name = job_state_name(i);
@@ -365,7 +340,6 @@ static void report_other_states(struct cli *cli, const char *topic, const char *
     cli_message(cli, "no job is %s%.*s%s%s", state, (int)line.len, line.at ? line.at : "",
                 other ? " " : "", other ? topic : "");
     buf_fini(&line);
-    mem_free(target);
     json_decref(answer);
 }
 
@@ -476,11 +450,7 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
                       const char *done)
 {
     json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", topic, after);
-    cli->subject = topic;
-    int code = cli_call(cli, "POST", target, body, &answer);
-    cli->subject = NULL;
-    mem_free(target);
+    int code = cli_call_topic(cli, "POST", topic, after, body, &answer);
     if (code == EXIT_DONE && cli->json && answer)
         cli_print_json(answer);
     else if (code == EXIT_DONE && !cli->json) {

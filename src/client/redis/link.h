@@ -43,7 +43,7 @@ struct link_callbacks {
     /* Replies are pending, and nothing was received for a quarter of the time-out; called
        repeatedly while that lasts. May be NULL. */
     void (*slow)(struct link_callbacks *callbacks, struct link *link);
-    /* A reply without a call: a message of a subscription. Borrowed. */
+    /* A reply without a call: a message of a subscription. Borrowed. NULL if not a subscriber. */
     void (*message)(struct link_callbacks *callbacks, struct link *link, const redisReply *reply);
 };
 

@@ -11,6 +11,7 @@ enum {
     STALL_US = 500 * 1000,  /* shorter refusals are normal, e.g. while a slot moves: not logged */
     QUIET_US = 1500 * 1000, /* without the error, after a command worked: it is over */
     IDLE_US = 5000 * 1000,  /* without the error, when no command was sent: it is over */
+    NAME_ROOM = REDIS_HOST_MAX + 8,
 };
 
 static struct loop *loop_of(const struct node *node)
@@ -18,38 +19,35 @@ static struct loop *loop_of(const struct node *node)
     return node->link.options.loop;
 }
 
-static void name_of(const struct node *node, char *room, size_t room_bytes)
+static struct bytes name_of(const struct node *node, char room[NAME_ROOM])
 {
-    struct bytes text = redis_address_text(&node->link.address, room, room_bytes - 1);
-    if (text.at != room)
-        memcpy(room, text.at, text.len < room_bytes ? text.len : room_bytes - 1);
-    room[text.len < room_bytes ? text.len : room_bytes - 1] = '\0';
+    return redis_address_text(&node->link.address, room, NAME_ROOM);
 }
 
 /* Logs redis_away once when the server becomes unreachable, and once more when it has an error text
  * of its own (it is loading, or denies access), however often it is tried until it is back. */
 static void report_away(struct node *node)
 {
-    char name[REDIS_HOST_MAX + 8];
+    char room[NAME_ROOM];
     const char *error = node->link.error;
     enum failure_kind kind = failure_read(bytes_str(error)).kind;
     bool words = kind == FAILURE_LATER || kind == FAILURE_CLUSTER_DOWN || kind == FAILURE_DENIED;
-    bool wanted = node->link.wanted;
-    if (!wanted || (node->away_logged && (!words || node->reason_logged)))
+    if (!node->link.wanted || (node->away_logged && (!words || node->reason_logged)))
         return;
     const char *event = node->away_logged ? "redis_stalled" : "redis_away";
     node->away_logged = true;
     node->reason_logged = node->reason_logged || words;
-    name_of(node, name, sizeof(name));
-    log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, error,
+    struct bytes name = name_of(node, room);
+    log_event(LOG_WARN, event, "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len, name.at, error,
               failure_hint(bytes_str(error)));
 }
 
 static void report_here(struct node *node)
 {
-    char name[REDIS_HOST_MAX + 8];
-    name_of(node, name, sizeof(name));
-    log_event(LOG_INFO, node->away_logged ? "redis_back" : "redis_connected", "node=%s", name);
+    char room[NAME_ROOM];
+    struct bytes name = name_of(node, room);
+    log_event(LOG_INFO, node->away_logged ? "redis_back" : "redis_connected", "node=%.*s",
+              (int)name.len, name.at);
     node->away_logged = node->reason_logged = false;
 }
 
@@ -78,7 +76,7 @@ static int64_t stall_ends_us(const struct node *node)
 
 void node_refused(struct node *node, const char *error)
 {
-    char name[REDIS_HOST_MAX + 8];
+    char room[NAME_ROOM];
     int64_t now_us = loop_of(node)->now_us;
     if (!node->stalled_us)
         node->stalled_us = now_us;
@@ -88,9 +86,9 @@ void node_refused(struct node *node, const char *error)
     if (node->stalled_logged || now_us - node->stalled_us < STALL_US)
         return;
     node->stalled_logged = true;
-    name_of(node, name, sizeof(name));
-    log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name, node->link.error,
-              failure_hint(bytes_str(error)));
+    struct bytes name = name_of(node, room);
+    log_event(LOG_WARN, "redis_stalled", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
+              name.at, node->link.error, failure_hint(bytes_str(error)));
 }
 
 void node_worked(struct node *node)
@@ -102,10 +100,10 @@ void node_worked(struct node *node)
 
 static void end_stall(struct node *node)
 {
-    char name[REDIS_HOST_MAX + 8];
-    name_of(node, name, sizeof(name));
+    char room[NAME_ROOM];
+    struct bytes name = name_of(node, room);
     if (node->stalled_logged)
-        log_event(LOG_INFO, "redis_resumed", "node=%s after_ms=%lld", name,
+        log_event(LOG_INFO, "redis_resumed", "node=%.*s after_ms=%lld", (int)name.len, name.at,
                   (long long)(node->refused_us - node->stalled_us) / 1000);
     node->stalled_us = 0;
     node->stalled_logged = false;
@@ -123,18 +121,11 @@ static void end_stall_if_quiet(struct timer *timer)
 
 /* ---- the link ---- */
 
-static bool is_master(const redisReply *reply)
+static bool has_role(const redisReply *reply, const char *role)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
            reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "master") == 0;
-}
-
-static bool is_sentinel(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-           reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "sentinel") == 0;
+           strcmp(reply->element[0]->str, role) == 0;
 }
 
 /* ROLE of a replica: "slave", host and port of its master, … */
@@ -154,10 +145,11 @@ static void role_answered(struct link_call *call, redisReply *reply)
     struct node *node = LIST_ENTRY(call, struct node, role);
     if (!reply)
         return;
-    node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply) && !is_sentinel(reply);
+    bool master = has_role(reply, "master"), sentinel = has_role(reply, "sentinel");
+    node->replica = reply->type == REDIS_REPLY_ARRAY && !master && !sentinel;
     if (node->replica)
         node->master = master_of(reply);
-    if (is_master(reply)) {
+    if (master) {
         node->ready = true;
         node->since_us = loop_of(node)->now_us;
         if (node->link.options.counts)
@@ -166,7 +158,7 @@ static void role_answered(struct link_call *call, redisReply *reply)
         if (!node->suspect)
             report_here(node);
         node->callbacks->ready(node->callbacks, node);
-    } else if (is_sentinel(reply)) {
+    } else if (sentinel) {
         link_fail(&node->link, "it is a sentinel");
     } else {
         link_fail(&node->link, reply->type == REDIS_REPLY_ERROR ? reply->str : "it is a replica");
@@ -206,28 +198,24 @@ static void link_slow(struct link_callbacks *callbacks, struct link *link)
         node->callbacks->slow(node->callbacks, node);
 }
 
-static void no_message(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
-{
-    (void)callbacks;
-    (void)link;
-    (void)reply; /* only subscribers have messages */
-}
-
 void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks)
 {
     struct link_options own = *options;
     *node = (struct node){
-        .link_callbacks = {.up = link_up,
-                           .down = link_down,
-                           .slow = link_slow,
-                           .message = no_message},
+        .link_callbacks = {.up = link_up, .down = link_down, .slow = link_slow},
         .role.done = role_answered,
         .quiet.expired = end_stall_if_quiet,
         .callbacks = callbacks,
     };
     own.callbacks = &node->link_callbacks;
     link_init(&node->link, &own);
+}
+
+void node_renew(struct node *node)
+{
+    node->since_us = 0;
+    node->replica = node->suspect = node->away_logged = node->reason_logged = false;
 }
 
 void node_fini(struct node *node)

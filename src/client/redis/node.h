@@ -49,10 +49,15 @@ void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks);
 void node_fini(struct node *node);
 
+/* The node, which is not wanted now, is for another server from here on: forgets what it knew of
+   the last one, and what was logged of it. */
+void node_renew(struct node *node);
+
 /* Disconnects and reconnects later: the server is reachable, but cannot serve us yet; `why` is a
  * clause, copied. Repeated calls are logged only once, and once when the server is ready at last.
  */
 void node_suspect(struct node *node, const char *why);
+/* Ends that: the server serves us. */
 void node_accept(struct node *node);
 
 /* node_refused(): it answered a call with a temporary error (`error`: its text, copied);

@@ -140,8 +140,7 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
     struct sentinel *sentinel = LIST_ENTRY(callbacks, struct sentinel, callbacks);
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    bool wanted = link->wanted;
-    if (sentinel->logged || !wanted)
+    if (sentinel->logged || !link->wanted)
         return;
     sentinel->logged = true;
     log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,

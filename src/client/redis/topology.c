@@ -1,6 +1,6 @@
 /*
- * Invariants: a node in use has link.wanted; `slots` names nodes in use
- * only. Without a cluster there is one node, nodes[0], and every slot is its.
+ * Invariants: a node in use has link.wanted; `slots` names nodes in use only. Without a cluster
+ * there is one node, nodes[0], and every slot is its.
  */
 #include "client/redis/topology.h"
 
@@ -56,38 +56,39 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
     if (free_place == topology->node_count) {
         node_init(&topology->nodes[free_place], &topology->link, &topology->callbacks);
         topology->node_count++;
+    } else {
+        node_renew(&topology->nodes[free_place]);
     }
     topology->questions[free_place].suspect_us = 0;
     link_want(&topology->nodes[free_place].link, address);
     return (uint8_t)free_place;
 }
 
+/* The node in this place, which may be REDIS_NO_NODE, if it takes commands now; else NULL. */
+static struct node *node_at(struct topology *topology, uint8_t place)
+{
+    bool usable = place < topology->node_count && takes_commands(&topology->nodes[place]);
+    return usable ? &topology->nodes[place] : NULL;
+}
+
 struct node *topology_node(struct topology *topology, unsigned slot)
 {
-    uint8_t place = topology->options.url->topology == REDIS_CLUSTER ? topology->slots[slot] : 0;
-    if (place == REDIS_NO_NODE || place >= topology->node_count)
-        return NULL;
-    struct node *node = &topology->nodes[place];
-    return takes_commands(node) ? node : NULL;
+    bool cluster = topology->options.url->topology == REDIS_CLUSTER;
+    return node_at(topology, cluster ? topology->slots[slot] : 0);
 }
 
 struct node *topology_any(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
-        struct node *node = &topology->nodes[i];
-        if (takes_commands(node))
-            return node;
+        if (takes_commands(&topology->nodes[i]))
+            return &topology->nodes[i];
     }
     return NULL;
 }
 
 struct node *topology_at(struct topology *topology, const struct redis_address *address)
 {
-    uint8_t place = need_node(topology, address);
-    if (place == REDIS_NO_NODE)
-        return NULL;
-    struct node *node = &topology->nodes[place];
-    return takes_commands(node) ? node : NULL;
+    return node_at(topology, need_node(topology, address));
 }
 
 /* ---- cluster ---- */
@@ -195,6 +196,13 @@ static void note_left_out(struct topology *topology, unsigned slots)
     topology->left_out = slots;
 }
 
+static void notify_moved(struct topology *topology)
+{
+    struct topology_callbacks *callbacks = topology->options.callbacks;
+    if (callbacks->moved)
+        callbacks->moved(callbacks);
+}
+
 static void take_map(struct topology *topology, const redisReply *reply,
                      const struct redis_address *answered)
 {
@@ -219,7 +227,7 @@ static void take_map(struct topology *topology, const redisReply *reply,
     topology->has_room = left && left_out;
     if (!topology->has_room)
         note_left_out(topology, left_out);
-    topology->options.callbacks->moved(topology->options.callbacks);
+    notify_moved(topology);
 }
 
 static struct node *node_of(const struct map_question *question)
@@ -362,8 +370,9 @@ static void master_named(void *owner, const struct redis_address *master)
 
 static void sentinel_refused(void *owner, const struct link *link)
 {
-    struct topology *topology = owner;
-    topology->options.callbacks->refused(topology->options.callbacks, link);
+    struct topology_callbacks *callbacks = ((struct topology *)owner)->options.callbacks;
+    if (callbacks->refused)
+        callbacks->refused(callbacks, link);
 }
 
 static void init_sentinels(struct topology *topology)
@@ -384,17 +393,20 @@ static void init_sentinels(struct topology *topology)
 
 /* ---- all kinds of topology ---- */
 
-static void node_ready(struct node_callbacks *callbacks, struct node *node)
+static void node_ready(struct node_callbacks *of_nodes, struct node *node)
 {
-    struct topology *topology = of_node(callbacks);
+    struct topology *topology = of_node(of_nodes);
+    struct topology_callbacks *callbacks = topology->options.callbacks;
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_want_master(&topology->sentinels, false);
-    topology->options.callbacks->ready(topology->options.callbacks, node);
+    if (callbacks->ready)
+        callbacks->ready(callbacks, node);
 }
 
-static void node_lost(struct node_callbacks *callbacks, struct node *node)
+static void node_lost(struct node_callbacks *of_nodes, struct node *node)
 {
-    struct topology *topology = of_node(callbacks);
+    struct topology *topology = of_node(of_nodes);
+    struct topology_callbacks *callbacks = topology->options.callbacks;
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_want_master(&topology->sentinels, true);
     if (topology->options.url->topology == REDIS_CLUSTER) {
@@ -402,7 +414,8 @@ static void node_lost(struct node_callbacks *callbacks, struct node *node)
         if (node->replica && node->master.host[0])
             (void)need_node(topology, &node->master); /* too many: then there are others to ask */
     }
-    topology->options.callbacks->lost(topology->options.callbacks, node);
+    if (callbacks->lost)
+        callbacks->lost(callbacks, node);
 }
 
 static void node_slow(struct node_callbacks *callbacks, struct node *node)
@@ -465,7 +478,7 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     topology->slots[failure->slot] = place;
     if (place != REDIS_NO_NODE)
         topology->has_slot[place] = true;
-    topology->options.callbacks->moved(topology->options.callbacks);
+    notify_moved(topology);
 }
 
 void topology_suspect(struct topology *topology, struct node *node)

@@ -34,6 +34,7 @@ struct map_question {
     int64_t suspect_us; /* until then its map may be outdated; 0: not suspect */
 };
 
+/* Each may be NULL. */
 struct topology_callbacks {
     void (*ready)(struct topology_callbacks *callbacks,
                   struct node *node); /* takes commands from now on */

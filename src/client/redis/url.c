@@ -87,10 +87,10 @@ bool redis_address_eq(const struct redis_address *a, const struct redis_address 
 
 /* ---- the parts of a URL ---- */
 
-static enum err refuse(struct redis_error *error, enum err err, const char *text)
+static enum err refuse(struct redis_error *error, const char *text)
 {
     (void)snprintf(error->text, sizeof(error->text), "%s", text);
-    return err;
+    return ERR_INVALID;
 }
 
 static const struct scheme {
@@ -165,7 +165,7 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url, struct red
     struct redis_url url = {.topology = REDIS_SINGLE};
     const struct scheme *scheme = scheme_of(&text);
     if (!scheme)
-        return refuse(out_error, ERR_INVALID,
+        return refuse(out_error,
                       "redis.url must begin with redis://, unix://, redis+sentinel:// or "
                       "redis+cluster://; over TLS rediss in place of redis");
     url.tls = scheme->tls;
@@ -174,27 +174,25 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url, struct red
         url.address_count = 1;
         if (text.len < 2 || text.at[0] != '/' ||
             !copy_word(text, url.addresses[0].host, sizeof(url.addresses[0].host)))
-            return refuse(out_error, ERR_INVALID,
-                          "redis.url: unix:// must be followed by the path of a socket");
+            return refuse(out_error, "redis.url: unix:// must be followed by the path of a socket");
         *out_url = url;
         return OK;
     }
     struct bytes rest = text;
     if (!take_user(&rest, &url))
-        return refuse(out_error, ERR_INVALID,
+        return refuse(out_error,
                       "redis.url: the user or the password is too long, or not percent-encoded");
     struct bytes hosts = take_until(&rest, '/');
     struct bytes name = scheme->topology == REDIS_SENTINEL ? take_until(&rest, '/') : BYTES("");
     if (!take_addresses(hosts, &url))
-        return refuse(out_error, ERR_INVALID,
-                      "redis.url: no host, too many of them, or a port that is none");
+        return refuse(out_error, "redis.url: no host, too many of them, or a port that is none");
     if (!take_db(rest, &url) || (url.db && scheme->topology == REDIS_CLUSTER))
-        return refuse(out_error, ERR_INVALID,
+        return refuse(out_error,
                       "redis.url: the database after / must be a small number; a cluster has "
                       "only 0");
     if (scheme->topology == REDIS_SENTINEL &&
         (name.len == 0 || !copy_word(name, url.service, sizeof(url.service))))
-        return refuse(out_error, ERR_INVALID,
+        return refuse(out_error,
                       "redis.url: redis+sentinel://h1,h2,h3/NAME needs the master's name");
     *out_url = url;
     return OK;

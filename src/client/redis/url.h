@@ -50,11 +50,12 @@ struct redis_error {
     char text[REDIS_ERROR_MAX];
 };
 
-/* ERR_INVALID. */
+/* ERR_INVALID: out_error. */
 enum err redis_url_read(struct bytes text, struct redis_url *out_url,
                         struct redis_error *out_error) MUST_USE;
 
-/* "host:port", "[::1]:port" or the path; for logs and messages. */
+/* "host:port", "[::1]:port" or the path; for logs and messages. `room`, of REDIS_HOST_MAX + 8 bytes
+   for any address, is only used if it is not a path. */
 struct bytes redis_address_text(const struct redis_address *address, char *room, size_t room_bytes);
 bool redis_address_eq(const struct redis_address *a, const struct redis_address *b);
 /*

@@ -410,7 +410,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
                                    struct restore_reader *reader)
 {
     struct restore_run *run = mem_zalloc(sizeof(*run));
-    char room[64];
+    char room[JOURNAL_ID_ROOM];
     struct job_ref ref;
     struct bytes id = query->id;
     run->writer = writer;

@@ -232,13 +232,11 @@ static enum link_result run_words(struct link *link, const char *words)
  * Reads and writes in one transaction. Otherwise, of two queues that begin in the same empty
  * tables, neither would see the other: each locks the gap that the other inserts into, and the
  * database ends one of them as a deadlock, which reads again.
- *
- * `moved`: when it was moved last; NULL: never.
  */
-static enum link_result make_cursor(struct link *link, const struct journal_begin *begin,
-                                    const struct session_cursor *cursor,
-                                    const struct session_place *moved,
-                                    struct session_refusal *refusal)
+enum link_result session_make_cursor(struct link *link, const struct journal_begin *begin,
+                                     const struct session_place *moved,
+                                     const struct session_cursor *cursor,
+                                     struct session_refusal *refusal)
 {
     struct buf sql = {0};
     uint64_t ignored;
@@ -265,14 +263,6 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
     if (result == LINK_DONE)
         result = run_words(link, "COMMIT");
     return result == LINK_ROW ? LINK_AWAY : result; /* another writer made it: read it again */
-}
-
-enum link_result session_make_again(struct link *link, const struct journal_begin *begin,
-                                    const struct session_place *place,
-                                    const struct session_cursor *cursor,
-                                    struct session_refusal *refusal)
-{
-    return make_cursor(link, begin, cursor, place, refusal);
 }
 
 enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
@@ -353,7 +343,7 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
         return result;
     if (!there) {
         cursor = (struct session_cursor){.epoch = 1, .batch = begin->batch, .made = true};
-        result = make_cursor(link, begin, &cursor, NULL, refusal);
+        result = session_make_cursor(link, begin, NULL, &cursor, refusal);
     } else if (begin->resync) {
         result = set_cursor(link, begin, place, &cursor, refusal);
     } else {

@@ -63,12 +63,13 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal);
 
-/* Of a log: makes the cursor whose row was deleted while it was ours as *cursor says, of which the
-   epoch is new. AWAY and REFUSED as session_take_cursor(): another store may have one by now. */
-enum link_result session_make_again(struct link *link, const struct journal_begin *begin,
-                                    const struct session_place *place,
-                                    const struct session_cursor *cursor,
-                                    struct session_refusal *refusal);
+/* Makes the cursor as *cursor says, which does not exist; `moved`: when it was moved last; NULL:
+   never. Of a log, also one whose row was deleted while it was ours, with a new epoch. AWAY and
+   REFUSED as session_take_cursor(): another store may have one by now. */
+enum link_result session_make_cursor(struct link *link, const struct journal_begin *begin,
+                                     const struct session_place *moved,
+                                     const struct session_cursor *cursor,
+                                     struct session_refusal *refusal);
 
 /* Takes it over from whoever has it, if it is still as it was read: then its epoch is ours, one
    more. AWAY: it was moved meanwhile, look again; or the connection was lost. */

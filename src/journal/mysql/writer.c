@@ -21,7 +21,7 @@ enum {
 
 static struct writer *self(struct journal *journal)
 {
-    return (struct writer *)journal; /* its first member */
+    return LIST_ENTRY(journal, struct writer, journal);
 }
 
 int64_t writer_now_us(void)
@@ -176,7 +176,7 @@ static enum link_result make_again(struct writer *writer, struct session_refusal
     struct session_cursor cursor = {.epoch = writer->epoch + 1, .batch = writer->done};
     struct session_place place = {.sql = &writer->place, .at_us = writer->group.at_us};
     enum link_result result =
-        session_make_again(&writer->link, &writer->begin, &place, &cursor, refusal);
+        session_make_cursor(&writer->link, &writer->begin, &place, &cursor, refusal);
     if (result != LINK_DONE)
         return result;
     log_event(LOG_WARN, "journal_cursor_made",
@@ -524,8 +524,6 @@ static void *run(void *arg)
 
 /* ---- on the loop's thread ---- */
 
-static void status_arrived(struct message *message);
-
 static void free_all(struct queue *queue)
 {
     struct queue_node *node;
@@ -725,7 +723,7 @@ static struct restore *journal_restore(struct journal *journal)
 static void journal_ended(struct journal *journal, struct bytes id, uint64_t seq)
 {
     struct writer *writer = self(journal);
-    char room[64];
+    char room[JOURNAL_ID_ROOM];
     if (!id.len)
         id = bytes_of(room, journal_id_write(seq, writer->begin.store, room));
     restorer_ended(&writer->restorer, id);

@@ -24,6 +24,7 @@
 #include <zookeeper/zookeeper_version.h>
 #pragma GCC diagnostic pop
 
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/queue.h"
 #include "member/member_thread.h"
@@ -314,7 +315,7 @@ static void take_all(struct zookeeper *zookeeper)
         (void)pthread_mutex_unlock(&zookeeper->mutex);
         if (!node)
             return;
-        struct zk_event *event = (struct zk_event *)(void *)node; /* its first member */
+        struct zk_event *event = LIST_ENTRY(node, struct zk_event, place);
         take(zookeeper, event);
         mem_free(event->bytes);
         mem_free(event);

@@ -58,12 +58,12 @@ void rabbit_channel_lost(struct rabbit_channel *channel, enum outcome_kind kind,
     (void)snprintf(text, sizeof(text), "%.150s; whether it was taken is not known", why);
     for (uint64_t tag = channel->oldest_tag; tag != channel->next_tag; tag++) {
         struct unconfirmed *one = at(channel, tag);
-        bool uncertain = !one->settled && !one->returned;
-        if (uncertain)
+        if (one->settled)
+            continue;
+        if (one->item && !one->returned) /* else it was counted at its deadline */
             atomic_fetch_add(&channel->counts->uncertain, 1);
-        if (!one->settled)
-            finish(channel, one, one->returned ? OUTCOME_FAILED : kind,
-                   one->returned ? one->returned : text);
+        finish(channel, one, one->returned ? OUTCOME_FAILED : kind,
+               one->returned ? one->returned : text);
     }
     channel->oldest_tag = channel->next_tag;
     channel->open = false;

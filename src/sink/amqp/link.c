@@ -75,7 +75,7 @@ enum err rabbit_url_check(const char *url, struct broker_error *out_error)
 {
     struct amqp_connection_info info;
     struct buf copy = {0};
-    if (url[0] == '$' || strncmp(url, "file:", 5) == 0)
+    if (reference_is(url))
         return OK;
     buf_add(&copy, url, strlen(url) + 1);
     int status = amqp_parse_url(copy.at, &info); /* writes NULs into it */
@@ -280,6 +280,12 @@ void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms)
 void rabbit_link_sleep_until_writable(struct rabbit_link *link, int most_ms)
 {
     sleep_on(link, POLLIN | POLLOUT, -1, most_ms);
+}
+
+void rabbit_sleep_on(int fd, int most_ms)
+{
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    (void)poll(&watched, 1, most_ms); /* as above */
 }
 
 bool rabbit_link_writable(const struct rabbit_link *link)

@@ -66,6 +66,8 @@ void rabbit_link_release(struct rabbit_link *link);
 /* Sleeps until there is something to read, the other descriptor (or -1) is readable, or most_ms
    milliseconds have passed. */
 void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms);
+/* The same without a connection. */
+void rabbit_sleep_on(int fd, int most_ms);
 /* True: the socket takes a few small messages without blocking. */
 bool rabbit_link_writable(const struct rabbit_link *link);
 /* Sleeps until it does, there is something to read, or most_ms milliseconds have passed. */

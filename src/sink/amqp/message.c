@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "sink/fill.h"
+
 enum { KEPT_VERSION = 1 };
 
 /* The property flags of the class basic. The lowest bit would say that more flags follow. */
@@ -76,38 +78,15 @@ bool rabbit_kept_read(struct bytes kept, amqp_pool_t *pool, amqp_bytes_t *out_ex
 
 /* ---- what is sent ---- */
 
-static bool put(char room[RABBIT_NAME_MAX], size_t *used, struct bytes text)
-{
-    if (text.len > RABBIT_NAME_MAX - *used)
-        return false;
-    if (text.len)
-        memcpy(room + *used, text.at, text.len);
-    *used += text.len;
-    return true;
-}
-
 /* `text` with {topic} and {key} filled in. False: it would be longer than a name may be. */
 static bool fill_name(struct bytes text, const struct delivery *delivery,
                       char room[RABBIT_NAME_MAX], amqp_bytes_t *out)
 {
-    const struct bytes topic = BYTES("{topic}"), key = BYTES("{key}");
-    size_t used = 0;
-    bool fits = true;
-    while (text.len && fits) {
-        size_t taken = 1;
-        if (bytes_starts(text, topic)) {
-            fits = put(room, &used, delivery->topic);
-            taken = topic.len;
-        } else if (bytes_starts(text, key)) {
-            fits = put(room, &used, delivery->key);
-            taken = key.len;
-        } else {
-            fits = put(room, &used, bytes_of(text.at, 1));
-        }
-        text = bytes_of(text.at + taken, text.len - taken);
-    }
-    *out = amqp_of(bytes_of(room, used));
-    return fits;
+    size_t len;
+    if (!sink_fill_bytes(text, delivery, room, RABBIT_NAME_MAX, &len))
+        return false;
+    *out = amqp_of(bytes_of(room, len));
+    return true;
 }
 
 /* Of a job that was pushed to laterd. False: there is no memory. */

@@ -12,7 +12,4 @@ enum err rabbit_publisher_open(const struct broker_options *options, struct sink
 enum err rabbit_consumer_open(const struct intake_options *options, struct intake **out_intake,
                               struct broker_error *out_error) MUST_USE;
 
-/* Sleeps until the descriptor is readable (-1: none), at most most_ms milliseconds. */
-void rabbit_sleep_on(int fd, int most_ms);
-
 #endif

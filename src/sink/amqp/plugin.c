@@ -1,6 +1,5 @@
 /* laterd-amqp.so: jobs to RabbitMQ, and messages from it. */
 #include <amqp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +18,6 @@ static enum err check(const struct broker_options *options, struct broker_error 
     if (err)
         (void)snprintf(out_error->text, sizeof(out_error->text), "ca: %s", why);
     return err;
-}
-
-void rabbit_sleep_on(int fd, int most_ms)
-{
-    struct pollfd watched = {.fd = fd, .events = POLLIN};
-    (void)poll(&watched, 1, most_ms); /* whatever the result, the caller reads again */
 }
 
 __attribute__((visibility("default"))) const struct plugin laterd_plugin = {

@@ -282,28 +282,20 @@ static void interrupt(void *user)
 
 static void describe(void *user, struct metric_sink *metrics)
 {
-    struct publisher *publisher = user;
-    struct publish_counts *counts = &publisher->counts;
-    const struct {
-        const char *name, *help;
-        atomic_ullong *value;
-    } all[] = {
-        {"amqp_published_total", "Messages sent to RabbitMQ.", &counts->published},
-        {"amqp_confirmed_total", "Messages that RabbitMQ confirmed.", &counts->confirmed},
-        {"amqp_returned_total", "Messages that no queue took.", &counts->returned},
-        {"amqp_refused_total", "Messages that RabbitMQ refused: a queue is full.",
-         &counts->refused},
-        {"amqp_uncertain_total",
-         "Messages whose confirmation was lost: they are sent again and may be there twice.",
-         &counts->uncertain},
-    };
-    for (unsigned i = 0; metrics->metric && i < sizeof(all) / sizeof(all[0]); i++) {
-        const struct metric metric = {.name = all[i].name,
-                                      .help = all[i].help,
-                                      .type = METRIC_COUNTER,
-                                      .value = atomic_load(all[i].value)};
-        metrics->metric(metrics, &metric);
-    }
+    const struct publish_counts *counts = &((struct publisher *)user)->counts;
+    metric_counter(metrics, "amqp_published_total", "Messages sent to RabbitMQ.",
+                   atomic_load(&counts->published));
+    metric_counter(metrics, "amqp_confirmed_total", "Messages that RabbitMQ confirmed.",
+                   atomic_load(&counts->confirmed));
+    metric_counter(metrics, "amqp_returned_total", "Messages that no queue took.",
+                   atomic_load(&counts->returned));
+    metric_counter(metrics, "amqp_refused_total",
+                   "Messages that RabbitMQ refused: a queue is full.",
+                   atomic_load(&counts->refused));
+    metric_counter(
+        metrics, "amqp_uncertain_total",
+        "Messages whose confirmation was lost: they are sent again and may be there twice.",
+        atomic_load(&counts->uncertain));
 }
 
 static void publisher_free(void *user)

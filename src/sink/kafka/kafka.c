@@ -44,7 +44,6 @@ enum {
 };
 
 struct kafka {
-    char *url_text;
     struct broker_options options;
     struct broker_thread *thread;
     rd_kafka_t *producer; /* NULL: there is none now */
@@ -211,7 +210,7 @@ static bool open_producer(struct kafka *kafka)
     struct broker_url url;
     struct broker_url_error error;
     char room[TEXT_BYTES];
-    if (broker_url_find(kafka->url_text, &url_kind, &url, &error)) {
+    if (broker_url_find(kafka->options.url, &url_kind, &url, &error)) {
         be_away(kafka, error.text);
         return false;
     }
@@ -256,7 +255,7 @@ static void look_for_brokers(struct kafka *kafka)
         broker_set_ready(kafka->thread, true, "");
     } else {
         hosts[0] = '\0';
-        if (!broker_url_find(kafka->url_text, &url_kind, &url, &error))
+        if (!broker_url_find(kafka->options.url, &url_kind, &url, &error))
             broker_url_hosts(&url, hosts, sizeof(hosts));
         (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
                        rd_kafka_err2str(err));
@@ -321,6 +320,13 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
     broker_finish(kafka->thread, item, kind, unhealthy, reason);
 }
 
+/* Messages under way have handles of their own. */
+static void drop_topic(struct kafka *kafka, unsigned i)
+{
+    rd_kafka_topic_destroy(kafka->topics[i].handle);
+    kafka->topics[i] = kafka->topics[--kafka->topic_count];
+}
+
 /* The library caches that the topic is missing; with a new handle it asks again. */
 static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
 {
@@ -328,8 +334,7 @@ static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
     (void)sink_fill(delivery->target->kafka.topic, delivery, name, sizeof(name)); /* it was */
     for (unsigned i = 0; i < kafka->topic_count; i++) {
         if (strcmp(kafka->topics[i].name, name) == 0) {
-            rd_kafka_topic_destroy(kafka->topics[i].handle);
-            kafka->topics[i] = kafka->topics[--kafka->topic_count];
+            drop_topic(kafka, i);
             return;
         }
     }
@@ -423,15 +428,9 @@ static rd_kafka_topic_t *topic_of(struct kafka *kafka, const struct delivery *de
         if (strcmp(kafka->topics[i].name, name) == 0)
             return kafka->topics[i].handle;
     }
-    struct topic *place;
-    if (kafka->topic_count < TOPICS_MAX) {
-        place = &kafka->topics[kafka->topic_count];
-    } else {
-        place = &kafka->topics[kafka->topic_next++ % TOPICS_MAX];
-        rd_kafka_topic_destroy(place->handle); /* its messages have handles of their own */
-        *place = kafka->topics[--kafka->topic_count];
-        place = &kafka->topics[kafka->topic_count];
-    }
+    if (kafka->topic_count == TOPICS_MAX)
+        drop_topic(kafka, kafka->topic_next++ % TOPICS_MAX);
+    struct topic *place = &kafka->topics[kafka->topic_count];
     memcpy(place->name, name, sizeof(place->name));
     place->handle = rd_kafka_topic_new(kafka->producer, place->name, NULL);
     if (place->handle)
@@ -583,7 +582,6 @@ static void ended(void *user)
     struct kafka *kafka = user;
     if (kafka->event_fd >= 0)
         (void)close(kafka->event_fd);
-    mem_free(kafka->url_text);
     mem_free(kafka);
 }
 
@@ -614,10 +612,7 @@ static enum err kafka_open(const struct broker_options *options, struct sink **o
     if (err)
         return err;
     struct kafka *kafka = mem_zalloc(sizeof(*kafka));
-    size_t url_bytes = strlen(options->url) + 1;
     kafka->options = *options;
-    kafka->url_text = mem_alloc(url_bytes);
-    memcpy(kafka->url_text, options->url, url_bytes);
     kafka->rest_ms = REST_MS;
     list_init(&kafka->pushes);
     kafka->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -220,7 +220,7 @@ static void be_away(struct nats *nats, const char *why)
     char hosts[100] = "", reason[OUTCOME_REASON_MAX];
     struct broker_url url;
     struct broker_url_error error;
-    if (!broker_url_find(nats->url_text, &url_kind, &url, &error))
+    if (!broker_url_find(nats->options.url, &url_kind, &url, &error))
         broker_url_hosts(&url, hosts, sizeof(hosts));
     (void)snprintf(reason, sizeof(reason), "NATS is away (%.90s): %.120s", hosts,
                    why[0] ? why : "it is not connected yet");
@@ -256,7 +256,7 @@ void jetstream_connect(struct nats *nats)
     struct broker_url url;
     struct broker_url_error error;
     natsStatus status = NATS_OK;
-    if (broker_url_find(nats->url_text, &url_kind, &url, &error)) {
+    if (broker_url_find(nats->options.url, &url_kind, &url, &error)) {
         be_away(nats, error.text);
         rest(nats);
         return;
@@ -279,10 +279,7 @@ void jetstream_connect(struct nats *nats)
     if (status != NATS_OK || !nats->connection) {
         be_away(nats, natsStatus_GetText(status));
         rest(nats);
-        jsCtx_Destroy(nats->stream);
-        natsConnection_Destroy(nats->connection);
-        nats->stream = NULL;
-        nats->connection = NULL;
+        jetstream_close(nats);
     }
 }
 

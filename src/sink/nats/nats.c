@@ -88,17 +88,15 @@ static void free_nats(struct nats *nats)
     jetstream_forget_look_ups(nats);
     (void)close(nats->event_fd);
     (void)pthread_mutex_destroy(&nats->mutex);
-    mem_free(nats->url_text);
     mem_free(nats);
 }
 
 static void describe(void *user, struct metric_sink *metrics)
 {
-    struct nats *nats = user;
-    if (metrics->metric)
-        metric_counter(metrics, "nats_duplicates_total",
-                       "Messages that JetStream had already: it stored them once.",
-                       atomic_load(&nats->duplicates));
+    const struct nats *nats = user;
+    metric_counter(metrics, "nats_duplicates_total",
+                   "Messages that JetStream had already: it stored them once.",
+                   atomic_load(&nats->duplicates));
 }
 
 static void ended(void *user)
@@ -116,10 +114,7 @@ static void ended(void *user)
 static struct nats *new_nats(const struct broker_options *options)
 {
     struct nats *nats = mem_zalloc(sizeof(*nats));
-    size_t url_bytes = strlen(options->url) + 1;
     nats->options = *options;
-    nats->url_text = mem_alloc(url_bytes);
-    memcpy(nats->url_text, options->url, url_bytes);
     nats->rest_ms = REST_MS;
     list_init(&nats->pushes);
     list_init(&nats->dead);

@@ -25,7 +25,6 @@ struct name_look_up;
 
 struct nats {
     struct list dead; // in `all_dead`: ended, but libnats threads may still call back
-    char *url_text;
     struct broker_options options;
     struct broker_thread *thread;
     natsConnection *connection; /* NULL: there is none */

@@ -213,17 +213,15 @@ static bool add_headers(natsMsg *message, const struct delivery *delivery, struc
     sink_headers_make(&headers, delivery);
     for (unsigned i = 0; i < headers.count; i++) {
         const struct target_header *header = &headers.all[i];
-        bool ours = i < headers.own_count;
+        bool encoded = i > 0 && i < headers.own_count; /* not content-type, or our id */
         *out_name = header->name;
         if (bytes_eq_nocase(header->name, BYTES("Nats-Msg-Id")))
             continue; /* always set by the message itself */
-        if (!fits(header->name, true) || (!ours && !fits(header->value, false)))
+        if (!fits(header->name, true) || (!encoded && !fits(header->value, false)))
             return false;
         (void)snprintf(name, sizeof(name), "%.*s", (int)header->name.len, header->name.at);
-        if (ours && i > 0)
+        if (encoded)
             encode(header->value, value);
-        else if (!fits(header->value, false))
-            return false;
         else
             (void)snprintf(value, sizeof(value), "%.*s", (int)header->value.len, header->value.at);
         if (natsMsgHeader_Set(message, name, value) != NATS_OK)

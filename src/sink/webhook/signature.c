@@ -9,15 +9,6 @@
 
 #include "proto/base64.h"
 
-static struct bytes trim(struct bytes text)
-{
-    while (text.len && strchr(" \t\r\n", text.at[0]))
-        text = bytes_of(text.at + 1, text.len - 1);
-    while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 void signing_key_forget(struct signing_key *key)
 {
     explicit_bzero(key, sizeof(*key));
@@ -27,7 +18,7 @@ void signing_key_forget(struct signing_key *key)
 
 enum err signing_key_read(struct bytes text, struct signing_key *out_key, const char **out_problem)
 {
-    (void)trim(text);
+    (void)text;
     (void)out_key;
     *out_problem = "cannot be used: this laterd was built without OpenSSL";
     return ERR_UNSUPPORTED;
@@ -43,6 +34,15 @@ enum err signature_add(struct buf *out, const struct signing_key *key,
 }
 
 #else
+
+static struct bytes trim(struct bytes text)
+{
+    while (text.len && strchr(" \t\r\n", text.at[0]))
+        text = bytes_of(text.at + 1, text.len - 1);
+    while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
+        text.len--;
+    return text;
+}
 
 enum err signing_key_read(struct bytes text, struct signing_key *out_key, const char **out_problem)
 {

@@ -80,23 +80,6 @@ static const struct sim_host_handler server = {
 
 /* ---- laterd ---- */
 
-static void ignore(struct topology_callbacks *callbacks, struct node *node)
-{
-    (void)callbacks;
-    (void)node;
-}
-
-static void moved(struct topology_callbacks *callbacks)
-{
-    (void)callbacks;
-}
-
-static void refused(struct topology_callbacks *callbacks, const struct link *link)
-{
-    (void)callbacks;
-    (void)link;
-}
-
 static unsigned slots_served(void)
 {
     unsigned count = 0;
@@ -116,8 +99,7 @@ static void add_host(struct sim_net *net, struct sim_host *host, unsigned networ
  * served in the end. */
 static unsigned serve(unsigned count)
 {
-    struct topology_callbacks callbacks = {
-        .ready = ignore, .lost = ignore, .moved = moved, .refused = refused};
+    struct topology_callbacks callbacks = {.ready = NULL};
     struct sim_clock clock;
     masters = count;
     url = (struct redis_url){.topology = REDIS_CLUSTER, .address_count = REDIS_ADDRESSES_MAX};
@@ -155,19 +137,32 @@ static unsigned serve(unsigned count)
     return served;
 }
 
-/* The same; `text` gets what was logged. */
-static unsigned serve_and_log(unsigned count, char *text, size_t room)
+/* Collects what is logged at `level` from now on. */
+static FILE *log_open(enum log_level level, int *out_before)
 {
     FILE *log = tmpfile();
-    int before = dup(STDERR_FILENO);
-    log_level_set(LOG_ERROR);
-    assert_true(log && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
-    unsigned served = serve(count);
+    *out_before = dup(STDERR_FILENO);
+    log_level_set(level);
+    assert_true(log && *out_before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    return log;
+}
+
+static void log_close(FILE *log, int before, char *text, size_t room)
+{
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     (void)close(before);
     rewind(log);
     text[fread(text, 1, room - 1, log)] = '\0';
     (void)fclose(log);
+}
+
+/* The same; `text` gets what was logged. */
+static unsigned serve_and_log(unsigned count, char *text, size_t room)
+{
+    int before;
+    FILE *log = log_open(LOG_ERROR, &before);
+    unsigned served = serve(count);
+    log_close(log, before, text, room);
     return served;
 }
 
@@ -204,12 +199,62 @@ static void too_many_masters_are_logged_once(void **state)
     assert_null(strstr(line + 2, "redis_too_many_masters"));
 }
 
+static void run(struct sim_net *net, struct sim_loop *sim, struct sim_clock *clock)
+{
+    for (unsigned i = 0; i < TURNS; i++, clock->now_us += TURN_US) {
+        sim_net_run(net);
+        loop_turn(sim_loop_port(sim), 0);
+        topology_flush(&topology);
+    }
+}
+
+/* Two servers that do not exist are asked for a key, one after the other: the second one has the
+ * place of the first. */
+static void a_server_in_the_place_of_another_is_logged_as_away(void **state)
+{
+    struct topology_callbacks callbacks = {.ready = NULL};
+    const struct redis_address gone[] = {{.host = "10.0.9.1", .port = 6379},
+                                         {.host = "10.0.9.2", .port = 6379}};
+    struct sim_clock clock;
+    char text[4000];
+    int before;
+    (void)state;
+    masters = 1;
+    url = (struct redis_url){.topology = REDIS_CLUSTER, .address_count = 1};
+    url.addresses[0] = (struct redis_address){.host = "10.0.0.0", .port = 6379};
+    sim_clock_init(&clock, 1);
+    struct sim_net *net = sim_net_new(&clock, 1);
+    struct sim_loop *sim = sim_loop_new(net, &clock.clock);
+    add_host(net, &hosts[0], 0, 0);
+    FILE *log = log_open(LOG_WARN, &before);
+    topology_init(&topology, &(struct topology_options){.url = &url,
+                                                        .callbacks = &callbacks,
+                                                        .sentinel_user = "",
+                                                        .sentinel_password = "",
+                                                        .loop = sim_loop_port(sim),
+                                                        .timeout_us = 10 * TURN_US});
+    run(net, sim, &clock);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_null(topology_at(&topology, &gone[i]));
+        run(net, sim, &clock);
+    }
+    unsigned nodes = topology.node_count;
+    topology_fini(&topology);
+    sim_loop_free(sim);
+    sim_net_free(net);
+    log_close(log, before, text, sizeof(text));
+    assert_int_equal(nodes, 2);
+    assert_non_null(strstr(text, "redis_away node=10.0.9.1:6379"));
+    assert_non_null(strstr(text, "redis_away node=10.0.9.2:6379"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masters_take_the_places_of_seeds),
         cmocka_unit_test(a_promoted_replica_takes_the_place_of_its_master),
         cmocka_unit_test(too_many_masters_are_logged_once),
+        cmocka_unit_test(a_server_in_the_place_of_another_is_logged_as_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,19 @@ static void a_bucket_begins_full_and_fills_at_its_rate(void **state)
     assert_int_equal(bucket_tokens(&bucket, 100 * (int64_t)SECOND_US), 3);
 }
 
+static void a_bucket_in_debt_has_no_tokens_until_it_is_paid(void **state)
+{
+    (void)state;
+    struct bucket bucket;
+    bucket_init(&bucket, 10, SECOND_US, 1, 0);
+    for (unsigned i = 0; i < 4; i++)
+        bucket_take(&bucket);
+    assert_int_equal(bucket_tokens(&bucket, 0), 0);
+    assert_int_equal(bucket_next_us(&bucket), 400000);
+    assert_int_equal(bucket_tokens(&bucket, 399999), 0);
+    assert_int_equal(bucket_tokens(&bucket, 400000), 1);
+}
+
 static void a_bucket_loses_nothing_in_rounding(void **state)
 {
     (void)state;
@@ -178,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_begins_full_and_fills_at_its_rate),
+        cmocka_unit_test(a_bucket_in_debt_has_no_tokens_until_it_is_paid),
         cmocka_unit_test(a_bucket_loses_nothing_in_rounding),
         cmocka_unit_test(limits_that_are_far_too_large_do_not_overflow),
         cmocka_unit_test(what_an_outage_has_taught_is_forgotten_when_the_breaker_closes),

@@ -1,4 +1,7 @@
-/* What is read from the headers of a message of AMQP, and how a message is kept with its job. */
+/*
+ * What is read from the headers of a message of AMQP, how a message is kept with its job, and what
+ * a channel counts.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +9,11 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <poll.h>
+#include <stdatomic.h>
 
+#include "plugin_bed.h"
+#include "sink/amqp/channel.h"
 #include "sink/amqp/delay.h"
 #include "sink/amqp/message.h"
 
@@ -168,6 +175,69 @@ static void what_is_kept_is_put_back_exactly(void **state)
     buf_fini(&again);
 }
 
+/* ---- a channel ---- */
+
+static struct publish_counts counts;
+
+/* Publishes two messages, of which the first is not confirmed by its deadline; then the connection
+   is lost. */
+static void run(struct broker_thread *thread, void *user)
+{
+    static struct rabbit_message message;
+    struct rabbit_channel channel;
+    struct broker_item *item;
+    unsigned published = 0;
+    int64_t until_us;
+    (void)user;
+    rabbit_channel_init(&channel, 1, 10, thread, &counts);
+    rabbit_channel_opened(&channel);
+    while (published < 2 && !broker_closing(thread, &until_us)) {
+        struct pollfd wake = {.fd = broker_wake_fd(thread), .events = POLLIN};
+        (void)poll(&wake, 1, 10);
+        for (; (item = broker_take(thread)); published++)
+            rabbit_channel_add(&channel, item, &message);
+    }
+    while (!(item = broker_late(thread, broker_now_us())))
+        (void)poll(NULL, 0, 1);
+    rabbit_channel_forget(item);
+    atomic_fetch_add(&counts.uncertain, 1);
+    broker_finish(thread, item, OUTCOME_FAILED, true, "not confirmed");
+    rabbit_channel_lost(&channel, OUTCOME_UNSENT, "the connection was lost");
+    rabbit_channel_fini(&channel);
+}
+
+static void ended(void *user)
+{
+    (void)user;
+}
+
+static enum err open_channel(const struct broker_options *options, struct sink **out_sink,
+                             struct broker_error *out_error)
+{
+    (void)out_error;
+    *out_sink = broker_thread_open(&(struct broker_thread_options){
+        .loop = options->loop, .name = options->name, .window = 10, .run = run, .ended = ended});
+    return *out_sink ? OK : ERR_IO;
+}
+
+const struct plugin laterd_plugin = {.open = open_channel};
+
+static void a_message_is_counted_as_uncertain_once(void **state)
+{
+    struct sent sent[] = {{.delivery = {.done = done, .timeout_us = 1000}},
+                          {.delivery = {.done = done, .timeout_us = WAIT_US}}};
+    (void)state;
+    bed_open("amqp://localhost");
+    for (unsigned i = 0; i < 2; i++)
+        sink->verbs->send(sink, &sent[i].delivery);
+    expect(&sent[0], OUTCOME_FAILED, "not confirmed");
+    expect(&sent[1], OUTCOME_UNSENT, "the connection was lost");
+    sink->verbs->close(sink, 0);
+    os_loop_free(os);
+    assert_int_equal(atomic_load(&counts.published), 2);
+    assert_int_equal(atomic_load(&counts.uncertain), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +247,7 @@ int main(void)
         cmocka_unit_test(only_a_delay_that_lasts_is_turned),
         cmocka_unit_test(an_id_replaces_unless_it_says_otherwise),
         cmocka_unit_test(what_is_kept_is_put_back_exactly),
+        cmocka_unit_test(a_message_is_counted_as_uncertain_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,8 @@ static rd_kafka_mock_cluster_t *mock;
 
 static int setup(void **state)
 {
-    char error[512], url[256];
+    static char url[256]; /* the plugin borrows it */
+    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     (void)state;
     log_level_set(LOG_ERROR);

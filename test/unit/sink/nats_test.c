@@ -125,7 +125,7 @@ static uint64_t messages_in_stream(void)
 
 static int setup(void **state)
 {
-    char url[64];
+    static char url[64]; /* the plugin borrows it */
     (void)state;
     log_level_set(LOG_ERROR);
     (void)memcpy(directory + sizeof(directory) - 7, "XXXXXX", 6);
