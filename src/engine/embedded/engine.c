@@ -2,6 +2,8 @@
  * The engine's verbs, opening and closing. Replies that cannot be sent at once are kept by
  * commit_waiters.c and bodies.c.
  */
+#include <errno.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -58,9 +60,11 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
 {
     (void)callbacks;
     log_event(LOG_ERROR, "store_failed",
-              "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
-              "restart laterd\"",
-              strerror(sys_errno));
+              "error=\"%s\" hint=\"nothing is acknowledged any more; %s, then restart laterd\"",
+              strerror(sys_errno),
+              sys_errno == EFBIG ? "a file may not be so large: raise LimitFSIZE= of the systemd "
+                                   "unit, or ulimit -f"
+                                 : "look at the disk");
 }
 
 static void log_full(const struct embedded *embedded)
@@ -71,10 +75,13 @@ static void log_full(const struct embedded *embedded)
         LOG_WARN, "store_full",
         "why=%s free_bytes=%llu kept_bytes=%llu segment_bytes=%llu hint=\"pushes are refused; "
         "%s\"",
-        err_name(shortage.err), (unsigned long long)shortage.free_bytes,
-        (unsigned long long)shortage.kept_bytes, (unsigned long long)shortage.segment_bytes,
-        shortage.err == ERR_DISK_LIMIT
-            ? "raise store.max_bytes, or finish jobs"
+        shortage.too_large ? "file_size_limit" : err_name(shortage.err),
+        (unsigned long long)shortage.free_bytes, (unsigned long long)shortage.kept_bytes,
+        (unsigned long long)shortage.segment_bytes,
+        shortage.err == ERR_DISK_LIMIT ? "raise store.max_bytes, or finish jobs"
+        : shortage.too_large
+            ? "a file of segment_bytes is above the limit of a file's size: raise LimitFSIZE= of "
+              "the systemd unit, or ulimit -f, and restart, or lower store.segment_bytes"
             : "two segments are kept free: make room on the disk, finish jobs, or, on a "
               "small disk, lower store.segment_bytes");
 }
