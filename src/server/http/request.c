@@ -139,9 +139,9 @@ void request_done(struct request *request, struct pipeline_text text)
 static struct topic_view with_settings(struct server *server, const struct topic_view *from)
 {
     struct topic_view topic = *from;
-    enum held_why why = pump_held(server->push.pump, topic.name);
+    enum held_why why = pump_held(server->pump_stage.pump, topic.name);
     topic.held = why == HELD_NOT ? NULL : held_why_name(why);
-    topic.held_by = pump_held_by(server->push.pump, topic.name);
+    topic.held_by = pump_held_by(server->pump_stage.pump, topic.name);
     topic.settings = (struct bytes){0};
     topic.version = 0;
     (void)registry_text(server->registry, topic.name, &topic.settings, &topic.version);

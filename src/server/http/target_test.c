@@ -15,7 +15,7 @@ void target_test_free(struct target_test *test)
     if (!test)
         return;
     if (test->pending)
-        pump_test_cancel(http_server(test->request->http)->push.pump, &test->test);
+        pump_test_cancel(http_server(test->request->http)->pump_stage.pump, &test->test);
     mem_free(test);
 }
 
@@ -98,7 +98,7 @@ void target_test_begin(struct request *request, const struct cmd_push *push)
                                     .body = push->body,
                                     .body_kind = push->body_kind};
     request->test = test;
-    enum err err = pump_test_send(server->push.pump, &test->test);
+    enum err err = pump_test_send(server->pump_stage.pump, &test->test);
     test->pending = !err;
     if (!err)
         return;
