@@ -97,7 +97,7 @@ void target_test_begin(struct request *request, const struct cmd_push *push)
                                     .content_type = push->content_type,
                                     .body = push->body,
                                     .body_kind = push->body_kind};
-    request->test = test;
+    request->more = (struct long_command){.kind = LONG_TEST, .test = test};
     enum err err = pump_test_send(server->pump_stage.pump, &test->test);
     test->pending = !err;
     if (!err)
