@@ -488,10 +488,8 @@ static const struct engine_verbs verbs = {
 
 /* ---- life ---- */
 
-enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
-                       struct store_error *out_error)
+static void set_callbacks(struct embedded *embedded, const struct embedded_options *options)
 {
-    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
     embedded->engine.verbs = &verbs;
     embedded->sink.emit = sink_emit;
     embedded->sink.died = sink_died;
@@ -504,6 +502,29 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     };
     relocate_callbacks(&embedded->store_callbacks);
     far_callbacks(&embedded->store_callbacks);
+    if (options->store.disk && options->store.history_us > 0)
+        embedded->sink.happened = history_record;
+}
+
+static void init_parts(struct embedded *embedded)
+{
+    bodies_init(&embedded->bodies);
+    reschedulings_init(&embedded->reschedulings);
+    far_commands_init(&embedded->far_commands);
+    far_visits_init(&embedded->far_visits);
+    fronts_init(&embedded->fronts);
+    list_init(&embedded->questions);
+    list_init(&embedded->due_counts);
+    commit_waiters_init(&embedded->writing);
+    commit_waiters_init(&embedded->syncing);
+}
+
+enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
+                       struct store_error *out_error)
+{
+    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
+    set_callbacks(embedded, options);
+    init_parts(embedded);
     embedded->unlimited.left_ns = BUDGET_UNLIMITED;
     embedded->budget = &embedded->unlimited;
     embedded->durability = options->durability;
@@ -512,17 +533,6 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->directory = options->directory;
     embedded->opening =
         (struct opening_report){.report = options->opening, .owner = options->opening_owner};
-    bodies_init(&embedded->bodies);
-    reschedulings_init(&embedded->reschedulings);
-    far_commands_init(&embedded->far_commands);
-    far_visits_init(&embedded->far_visits);
-    fronts_init(&embedded->fronts);
-    list_init(&embedded->questions);
-    list_init(&embedded->due_counts);
-    if (options->store.disk && options->store.history_us > 0)
-        embedded->sink.happened = history_record;
-    commit_waiters_init(&embedded->writing);
-    commit_waiters_init(&embedded->syncing);
     embedded->core = core_new(&(struct core_options){
         .limits = options->limits,
         .sink = &embedded->sink,
