@@ -15,15 +15,18 @@ $(BUILD)/laterd-$(1).so: $$(call plugin_objects,$(1))
 endef
 $(foreach plugin,$(ALL_PLUGINS),$(eval $(call PLUGIN_RULE,$(plugin))))
 
+# What two plugins have of libmariadb.
+CLIENT_MYSQL := $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/client/mysql/*.c)))
+
 # The journal's: what is pure of it is in src/journal, what has libmariadb in src/journal/mysql.
 JOURNAL_PURE := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/journal/*.c)))
-$(BUILD)/laterd-journal-mysql.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/journal/*.c src/journal/mysql/*.c)))
+$(BUILD)/laterd-journal-mysql.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/journal/*.c src/journal/mysql/*.c))) $(CLIENT_MYSQL)
 	$(CC) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS_journal-mysql)
 
 # Those that elect, of src/member/NAME.
 $(BUILD)/laterd-zookeeper.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/member/zookeeper/*.c)))
 	$(CC) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS_zookeeper)
-$(BUILD)/laterd-member-mysql.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/member/mysql/*.c)))
+$(BUILD)/laterd-member-mysql.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wildcard src/member/mysql/*.c))) $(CLIENT_MYSQL)
 	$(CC) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS_member-mysql)
 
 $(BUILD)/test/member/fence_test: $(BUILD)/src/laterd/fence.o

@@ -424,7 +424,7 @@ static int64_t turn(struct world *world)
     int64_t next_us = server_turn(world->server);
     store_valid(world_store(world));
     pipelines_valid(world->server);
-    pump_valid(world->server->push.pump);
+    pump_valid(world->server->pump_stage.pump);
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {

@@ -22,7 +22,8 @@ static const struct {
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},
     [ERR_DISK_FULL] =
         {"disk_full",
-         "the disk has no room for new jobs: two more files of store.segment_bytes must fit"},
+         "the disk, or the limit of a file's size, leaves no room for new jobs: two more files of "
+         "store.segment_bytes must fit"},
     [ERR_STORE_FAILED] = {"store_failed", "a disk write failed; restart laterd to recover"},
     [ERR_DRAINING] = {"draining", "the server is draining; try another one, or again later"},
     [ERR_DAMAGED] = {"damaged", "the stored body does not match its checksum"},

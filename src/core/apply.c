@@ -63,34 +63,13 @@ static struct job *make_job(struct core *core, const struct cmd_push *push, uint
     return job;
 }
 
-static void push(struct core *core, const struct cmd_push *push, void *ctx)
+/* The push has passed all checks. Its job takes the place of `old`, unless that is POOL_NONE. */
+static void push_job(struct core *core, const struct cmd_push *push, struct topic *topic,
+                     uint32_t old, void *ctx)
 {
-    struct topic *topic = NULL;
-    uint32_t old = POOL_NONE;
-    enum err err = check_push(push);
-    index_prefetch(&core->index, core->seq_next);
-    if (!err && push->id.len)
-        old = index_find(&core->index, &(struct job_ref){.id = push->id});
-    bool exists = old != POOL_NONE;
-    if (exists && push->if_exists == IF_EXISTS_KEEP) {
-        struct job_view view;
-        core_view(core, core_job(core, old), &view);
-        core_reply(core, ctx,
-                   &(struct reply){.kind = CMD_PUSH, .kept = true, .count = 1, .jobs = &view});
-        return;
-    }
-    if (exists && push->if_exists == IF_EXISTS_REJECT)
-        err = ERR_EXISTS;
-    if (!err)
-        err = check_room(core, exists);
-    if (!err)
-        err = topics_get_or_create(&core->topics, push->topic, &topic);
-    if (err) {
-        core_reply_err(core, CMD_PUSH, ctx, err);
-        return;
-    }
     struct stored replaced = {0};
     uint64_t old_seq = 0;
+    bool exists = old != POOL_NONE;
     if (exists) {
         old_seq = core_job(core, old)->seq;
         replaced = core_retire_unlogged(core, old);
@@ -117,6 +96,35 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     struct job_view *shown = core_view_for(core, job, push->brief, &view);
     core_reply(core, ctx,
                &(struct reply){.kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = shown});
+}
+
+static void push(struct core *core, const struct cmd_push *push, void *ctx)
+{
+    struct topic *topic = NULL;
+    uint32_t old = POOL_NONE;
+    enum err err = check_push(push);
+    index_prefetch(&core->index, core->seq_next);
+    if (!err && push->id.len)
+        old = index_find(&core->index, &(struct job_ref){.id = push->id});
+    bool exists = old != POOL_NONE;
+    if (exists && push->if_exists == IF_EXISTS_KEEP) {
+        struct job_view view;
+        core_view(core, core_job(core, old), &view);
+        core_reply(core, ctx,
+                   &(struct reply){.kind = CMD_PUSH, .kept = true, .count = 1, .jobs = &view});
+        return;
+    }
+    if (exists && push->if_exists == IF_EXISTS_REJECT)
+        err = ERR_EXISTS;
+    if (!err)
+        err = check_room(core, exists);
+    if (!err)
+        err = topics_get_or_create(&core->topics, push->topic, &topic);
+    if (err) {
+        core_reply_err(core, CMD_PUSH, ctx, err);
+        return;
+    }
+    push_job(core, push, topic, old, ctx);
 }
 
 /* ---- one job ---- */

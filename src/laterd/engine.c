@@ -153,9 +153,11 @@ static int open_directory(const struct command_line *line, struct platform *plat
     const char *dir = line->config.data_dir;
     if (os_disk_new(dir, &engine->disk)) {
         complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
-                 errno == ENOENT   ? "; laterd makes the last folder of a path, not those above"
-                 : errno == EACCES ? "; choose another with --data-dir, or store.data_dir"
-                                   : "");
+                 errno == ENOENT    ? "; laterd makes the last folder of a path, not those above"
+                 : errno == ENOTDIR ? "; it, or a folder above it, is a file"
+                 : errno == EACCES || errno == EROFS
+                     ? "; choose another with --data-dir, or store.data_dir"
+                     : "");
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     }
     platform->disk = os_disk_port(engine->disk);

@@ -80,7 +80,10 @@ static const char *hint_of(int error, const char *address)
 {
     if (error == EADDRNOTAVAIL)
         return "; this machine has no such address (see: ip address)";
-    if (error == EACCES && strncmp(address, "unix:", strlen("unix:")) == 0)
+    bool is_path = strncmp(address, "unix:", strlen("unix:")) == 0;
+    if (error == ENOENT && is_path)
+        return "; laterd makes the socket, not the directory that it is in";
+    if (error == EACCES && is_path)
         return "; laterd's user must be able to make a file in that directory";
     if (error == EACCES)
         return "; ports below 1024 are for root, or for a socket unit of systemd";
@@ -99,9 +102,11 @@ static int open_one(const struct command_line *line, const char *address,
     bool taken = err == ERR_IO && errno == EADDRINUSE;
     const char *hint = err == ERR_IO ? hint_of(errno, address) : "";
     const struct protocol *protocol = &protocols[what.protocol];
-    const char *why = err == ERR_IO          ? strerror(errno)
-                      : err == ERR_NOT_FOUND ? "no host has this name"
-                                             : "this is not an address to listen on";
+    const char *why =
+        err == ERR_IO ? strerror(errno)
+        : err == ERR_NOT_FOUND
+            ? "no host has this name; give an address of this machine, or 0.0.0.0 for all"
+            : "this is not an address to listen on";
     complain("cannot listen on %s for %s: %s%s", address, protocol->clients, why, hint);
     const struct protocol *own = taken ? own_protocol(listeners, address) : NULL;
     if (own)

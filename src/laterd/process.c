@@ -27,13 +27,19 @@ void process_set_heap(void)
     tls_count_memory();
 }
 
-void process_raise_limits(void)
+static void raise_limit(int resource)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the old limit stays */
+        (void)setrlimit(resource, &limit); /* if it fails, the old limit stays */
     }
+}
+
+void process_raise_limits(void)
+{
+    raise_limit(RLIMIT_NOFILE);
+    raise_limit(RLIMIT_FSIZE);
     /* The kernel may round our wake-ups by 50 µs to save power; due times are worth more. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 }

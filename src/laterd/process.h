@@ -11,7 +11,8 @@
 /* Makes the C library's heap return freed memory to the system. Before anything is allocated. */
 void process_set_heap(void);
 
-/* Raises the limit of open files to the hard limit, and sets the timer slack to one microsecond. */
+/* Raises the limits of open files and of a file's size to the hard limits, and sets the timer slack
+ * to one microsecond. */
 void process_raise_limits(void);
 
 /* How many descriptors this process may have; 0: not known. */

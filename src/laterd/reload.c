@@ -15,6 +15,19 @@ static void log_failure(struct config_error *error)
     log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"", error->text);
 }
 
+/* Names what was changed in the file, but goes on as it was at the start. */
+static void log_what_needs_a_restart(const struct config *running, const struct config *read)
+{
+    struct buf keys = {0};
+    config_add_differences(running, read, &keys);
+    if (keys.len)
+        log_event(LOG_WARN, "reload_needs_restart",
+                  "keys=\"%.*s\" hint=\"laterd goes on with the values that these keys had at its "
+                  "start: restart it to apply them\"",
+                  (int)keys.len, keys.at);
+    buf_fini(&keys);
+}
+
 void reload(struct command_line *line)
 {
     struct config config;
@@ -42,5 +55,6 @@ void reload(struct command_line *line)
     log_event(LOG_INFO, "reloaded",
               "log_level=%s drain_ms=%lld hint=\"all other keys need a restart\"",
               log_level_name(config.log_level), (long long)(config.drain_us / 1000));
+    log_what_needs_a_restart(&line->config, &config);
     log_level_set(config.log_level);
 }

@@ -18,7 +18,7 @@
 #include "os/clock.h"
 #include "os/thread.h"
 
-enum { TEXT_MAX = 1024 };
+enum { TEXT_MAX = 1024, CLOSE_US = 1000 * 1000 /* longer than a healthy run() takes to resign */ };
 
 struct member_thread {
     struct member member; /* first, so that the verbs find the rest */
@@ -126,7 +126,11 @@ static void close_thread(struct member *member)
     thread->wishes.close = true;
     unlock(thread);
     member_wake(thread);
-    (void)pthread_join(thread->thread, NULL); /* it was started, and is joined only here */
+    if (!thread->options.interrupt || !thread_join_within(thread->thread, CLOSE_US)) {
+        if (thread->options.interrupt)
+            thread->options.interrupt(thread->options.user);
+        (void)pthread_join(thread->thread, NULL); /* it was started, and is joined only here */
+    }
     thread->options.ended(thread->options.user);
     lock(thread);
     bool noted = thread->noted;

@@ -21,6 +21,9 @@ struct member_thread_options {
     void *user;
     /* The thread's function. Must resign and return when member_requests() returns `close`. */
     void (*run)(struct member_thread *thread, void *user);
+    /* Makes what run() waits for fail. Called on the loop's thread, if run() has not returned a
+       second after close() was called. May be NULL: run() never waits longer. */
+    void (*interrupt)(void *user);
     /* Frees `user`, when the thread has ended. Called on the loop's thread. */
     void (*ended)(void *user);
 };

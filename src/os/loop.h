@@ -31,6 +31,7 @@ void os_loop_listen(struct os_loop *loop, int fd, unsigned listener);
  * The same, with TLS: the acceptor is called when a client's handshake is done. A handshake that
  * fails, or is not done within timeout_us, ends the connection without a call or a log line; the
  * client counts as one meanwhile. `tls`: of tls_server_new(), borrowed for the loop's life.
+ * Only tests call it so far: laterd's configuration has no listeners with TLS.
  */
 void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct tls *tls,
                         int64_t timeout_us);

@@ -4,7 +4,9 @@
  * with TLS=0, tls_client_new() and tls_server_new() return ERR_UNSUPPORTED.
  *
  * A `struct tls` decides which side we are: tls_client_new() for streams that we open
- * (stream_options::tls), tls_server_new() for listeners (os_loop_listen_tls).
+ * (stream_options::tls), tls_server_new() for listeners (os_loop_listen_tls), which laterd's
+ * configuration does not have yet. A server answers no ALPN: every client speaks the one protocol
+ * of its listener.
  *
  * One thread.
  */

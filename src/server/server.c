@@ -72,7 +72,7 @@ struct server *server_new(const struct server_options *options)
     init_snowflake(server);
     server->retry = config_default_retry(options->config);
     sessions_init(server);
-    push_begin(server);
+    pump_stage_begin(server);
     pool_init(&server->beanstalk.pending, sizeof(struct beanstalk_pending));
     list_init(&server->beanstalk.surveys);
     beanstalk_reservations_init(&server->beanstalk.reservations);
@@ -90,7 +90,7 @@ static void drop_sessions(struct server *server)
 void server_abandon(struct server *server)
 {
     server->draining = true;
-    pump_drain(server->push.pump);
+    pump_drain(server->pump_stage.pump);
     drop_sessions(server);
     discard_fini(&server->discard); /* there are no more turns to free it in pieces */
 }
@@ -98,7 +98,7 @@ void server_abandon(struct server *server)
 void server_give_up(struct server *server)
 {
     requeue_all(server);
-    pump_give_up(server->push.pump);
+    pump_give_up(server->pump_stage.pump);
 }
 
 void server_free(struct server *server)
@@ -108,7 +108,7 @@ void server_free(struct server *server)
     drop_sessions(server);
     requeue_all(server);
     restores_free(server);
-    push_end(server);
+    pump_stage_end(server);
     if (server->worker)
         server->worker->verbs->wait(server->worker);
     pool_fini(&server->sessions);
@@ -142,7 +142,7 @@ void server_drain(struct server *server)
         return;
     server->draining = true;
     server->loop->verbs->stop_listening(server->loop);
-    pump_drain(server->push.pump);
+    pump_drain(server->pump_stage.pump);
     for (struct list *node = server->all.next; node != &server->all; node = node->next) {
         struct session *session = LIST_ENTRY(node, struct session, all);
         session->kind->drain(session);
@@ -153,7 +153,7 @@ void server_drain(struct server *server)
 bool server_drained(const struct server *server)
 {
     return server->draining && list_empty(&server->all) && list_empty(&server->requeues) &&
-           pump_idle(server->push.pump) && server_intakes_idle(server);
+           pump_idle(server->pump_stage.pump) && server_intakes_idle(server);
 }
 
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item))

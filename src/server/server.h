@@ -26,7 +26,7 @@
 #include "server/config/config.h"
 #include "server/misdirected.h"
 #include "server/protocol.h"
-#include "server/push.h"
+#include "server/pump_stage.h"
 #include "server/turn_meter.h"
 
 struct member;
@@ -108,7 +108,7 @@ struct server {
     struct worker *worker;
     struct engine *engine;
     struct registry *registry; /* the settings of topics */
-    struct server_push push;
+    struct pump_stage pump_stage;
     struct schedule retry; /* of jobs without one in topics without one: [defaults] */
     struct pool sessions;  // of all protocols, see protocol.h
     struct pool requests;  // struct request

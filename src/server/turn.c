@@ -190,7 +190,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
     more |= continue_long_commands(server);
     begin_stage(server, STAGE_PUSH, PUSH_SHARE);
-    more |= push_step(server);
+    more |= pump_stage_step(server);
     begin_stage(server, STAGE_MATCH, MATCH_SHARE);
     engine->verbs->match(engine);
     more |= flush(server, STAGE_FLUSH);

@@ -55,8 +55,12 @@ static enum err make_first(struct store *store, struct store_error *out_error)
     segment_name(segments_number_next(store->segments) - 1, name);
     if (err == ERR_DISK_FULL) {
         store_error_set(out_error, name, 0,
-                        "the file system has no room for a first segment of %llu bytes: make room, "
-                        "or lower store.segment_bytes",
+                        segments_too_large(store->segments)
+                            ? "a first segment of %llu bytes is above the limit of a file's size: "
+                              "raise LimitFSIZE= of the systemd unit, or ulimit -f, or lower "
+                              "store.segment_bytes"
+                            : "the file system has no room for a first segment of %llu bytes: make "
+                              "room, or lower store.segment_bytes",
                         segment_bytes);
         return err;
     }
@@ -277,6 +281,7 @@ void store_shortage(const struct store *store, struct store_shortage *out_shorta
 {
     *out_shortage = (struct store_shortage){
         .err = segments_full(store->segments),
+        .too_large = segments_too_large(store->segments),
         .free_bytes = store->disk->verbs->room(store->disk),
         .kept_bytes = segments_kept_bytes(store->segments),
         .segment_bytes = store->options.segment_bytes,

@@ -154,7 +154,8 @@ bool store_full(const struct store *store); /* no new segments can be made, so p
 
 /* Why store_full(), for the log. */
 struct store_shortage {
-    enum err err;           /* ERR_DISK_FULL, ERR_DISK_LIMIT; OK: it is not full */
+    enum err err;   /* ERR_DISK_FULL, ERR_DISK_LIMIT; OK: it is not full */
+    bool too_large; /* ERR_DISK_FULL: a file may not be so large: RLIMIT_FSIZE, or the disk's */
     uint64_t free_bytes;    /* the disk has so many now, … */
     uint64_t kept_bytes;    /* … and so many are kept free, on it or in spare segments */
     uint64_t segment_bytes; /* of which the latter is a multiple */

@@ -119,6 +119,38 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
+static void lateness_json(const struct bench *bench, json_t *all)
+{
+    const struct bench_options *o = &bench->options;
+    if (bench->due_us && bench->target > 1) { /* was the asked pace kept? */
+        json_object_set_new(all, "rate", number(o->rate));
+        int64_t spread_us = bench->due_us[o->jobs - 1] - bench->due_us[0];
+        json_object_set_new(all, "due_per_second",
+                            json_real((double)(o->jobs - 1) * 1e6 / (double)spread_us));
+    }
+    json_object_set_new(all, "lateness_us", quantiles_json(bench->lateness));
+    json_object_set_new(all, "early", number(bench->early));
+    json_object_set_new(all, "earliest_us", json_integer(bench->earliest_us));
+    json_object_set_new(all, "lost", number(bench->target - bench->received));
+    json_object_set_new(all, "twice", number(bench->twice));
+    json_object_set_new(all, "first_us", json_integer(bench->first_us));
+    json_object_set_new(all, "last_us", json_integer(bench->last_us));
+}
+
+static void server_json(const struct bench *bench, json_t *all)
+{
+    uint64_t count = operations(bench);
+    double elapsed_us = (double)bench->elapsed_us;
+    json_object_set_new(all, "server_cpu_us", json_real(server_us(bench)));
+    if (count > 0)
+        json_object_set_new(all, "server_us_per_operation",
+                            json_real(server_us(bench) / (double)count));
+    json_object_set_new(all, "server_core_share", json_real(server_us(bench) / elapsed_us));
+    json_object_set_new(all, "server_sleeps",
+                        number(bench->after.switches - bench->before.switches));
+    json_object_set_new(all, "server_memory_bytes", number(bench->after.memory_bytes));
+}
+
 void bench_report_json(const struct bench *bench, const struct load *load)
 {
     const struct bench_options *o = &bench->options;
@@ -143,31 +175,10 @@ void bench_report_json(const struct bench *bench, const struct load *load)
         if (shown(bench, load, kind))
             json_object_set_new(all, name, quantiles_json(&load->latency[kind]));
     }
-    if (bench_timed(o)) {
-        if (bench->due_us && bench->target > 1) { /* was the asked pace kept? */
-            json_object_set_new(all, "rate", number(o->rate));
-            int64_t spread_us = bench->due_us[o->jobs - 1] - bench->due_us[0];
-            json_object_set_new(all, "due_per_second",
-                                json_real((double)(o->jobs - 1) * 1e6 / (double)spread_us));
-        }
-        json_object_set_new(all, "lateness_us", quantiles_json(bench->lateness));
-        json_object_set_new(all, "early", number(bench->early));
-        json_object_set_new(all, "earliest_us", json_integer(bench->earliest_us));
-        json_object_set_new(all, "lost", number(bench->target - bench->received));
-        json_object_set_new(all, "twice", number(bench->twice));
-        json_object_set_new(all, "first_us", json_integer(bench->first_us));
-        json_object_set_new(all, "last_us", json_integer(bench->last_us));
-    }
-    if (o->pid_count > 0) {
-        json_object_set_new(all, "server_cpu_us", json_real(server_us(bench)));
-        if (count > 0)
-            json_object_set_new(all, "server_us_per_operation",
-                                json_real(server_us(bench) / (double)count));
-        json_object_set_new(all, "server_core_share", json_real(server_us(bench) / elapsed_us));
-        json_object_set_new(all, "server_sleeps",
-                            number(bench->after.switches - bench->before.switches));
-        json_object_set_new(all, "server_memory_bytes", number(bench->after.memory_bytes));
-    }
+    if (bench_timed(o))
+        lateness_json(bench, all);
+    if (o->pid_count > 0)
+        server_json(bench, all);
     cli_print_json(all);
     json_decref(all);
 }

@@ -2,6 +2,8 @@
  * The engine's verbs, opening and closing. Replies that cannot be sent at once are kept by
  * commit_waiters.c and bodies.c.
  */
+#include <errno.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -61,9 +63,11 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
 {
     (void)callbacks;
     log_event(LOG_ERROR, "store_failed",
-              "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
-              "restart laterd\"",
-              strerror(sys_errno));
+              "error=\"%s\" hint=\"nothing is acknowledged any more; %s, then restart laterd\"",
+              strerror(sys_errno),
+              sys_errno == EFBIG ? "a file may not be so large: raise LimitFSIZE= of the systemd "
+                                   "unit, or ulimit -f"
+                                 : "look at the disk");
 }
 
 static void log_full(const struct embedded *embedded)
@@ -74,10 +78,13 @@ static void log_full(const struct embedded *embedded)
         LOG_WARN, "store_full",
         "why=%s free_bytes=%llu kept_bytes=%llu segment_bytes=%llu hint=\"pushes are refused; "
         "%s\"",
-        err_name(shortage.err), (unsigned long long)shortage.free_bytes,
-        (unsigned long long)shortage.kept_bytes, (unsigned long long)shortage.segment_bytes,
-        shortage.err == ERR_DISK_LIMIT
-            ? "raise store.max_bytes, or finish jobs"
+        shortage.too_large ? "file_size_limit" : err_name(shortage.err),
+        (unsigned long long)shortage.free_bytes, (unsigned long long)shortage.kept_bytes,
+        (unsigned long long)shortage.segment_bytes,
+        shortage.err == ERR_DISK_LIMIT ? "raise store.max_bytes, or finish jobs"
+        : shortage.too_large
+            ? "a file of segment_bytes is above the limit of a file's size: raise LimitFSIZE= of "
+              "the systemd unit, or ulimit -f, and restart, or lower store.segment_bytes"
             : "two segments are kept free: make room on the disk, finish jobs, or, on a "
               "small disk, lower store.segment_bytes");
 }
@@ -484,10 +491,8 @@ static const struct engine_verbs verbs = {
 
 /* ---- life ---- */
 
-enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
-                       struct store_error *out_error)
+static void set_callbacks(struct embedded *embedded, const struct embedded_options *options)
 {
-    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
     embedded->engine.verbs = &verbs;
     embedded->sink.emit = sink_emit;
     embedded->sink.died = sink_died;
@@ -500,6 +505,29 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     };
     relocate_callbacks(&embedded->store_callbacks);
     far_callbacks(&embedded->store_callbacks);
+    if (options->store.disk && options->store.history_us > 0)
+        embedded->sink.happened = history_record;
+}
+
+static void init_parts(struct embedded *embedded)
+{
+    bodies_init(&embedded->bodies);
+    reschedulings_init(&embedded->reschedulings);
+    far_commands_init(&embedded->far_commands);
+    far_visits_init(&embedded->far_visits);
+    fronts_init(&embedded->fronts);
+    list_init(&embedded->questions);
+    list_init(&embedded->due_counts);
+    commit_waiters_init(&embedded->writing);
+    commit_waiters_init(&embedded->syncing);
+}
+
+enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
+                       struct store_error *out_error)
+{
+    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
+    set_callbacks(embedded, options);
+    init_parts(embedded);
     embedded->unlimited.left_ns = BUDGET_UNLIMITED;
     embedded->budget = &embedded->unlimited;
     embedded->durability = options->durability;
@@ -508,17 +536,6 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->directory = options->directory;
     embedded->opening =
         (struct opening_report){.report = options->opening, .owner = options->opening_owner};
-    bodies_init(&embedded->bodies);
-    reschedulings_init(&embedded->reschedulings);
-    far_commands_init(&embedded->far_commands);
-    far_visits_init(&embedded->far_visits);
-    fronts_init(&embedded->fronts);
-    list_init(&embedded->questions);
-    list_init(&embedded->due_counts);
-    if (options->store.disk && options->store.history_us > 0)
-        embedded->sink.happened = history_record;
-    commit_waiters_init(&embedded->writing);
-    commit_waiters_init(&embedded->syncing);
     embedded->core = core_new(&(struct core_options){
         .limits = options->limits,
         .sink = &embedded->sink,

@@ -1,13 +1,8 @@
 #include "journal/mysql/link.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <mariadb/errmsg.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "journal/schema.h"
@@ -17,7 +12,6 @@
 enum {
     PACKET_LEAST = 64 * 1024,
     PACKET_HEAD = 16,
-    CONNECT_STACK_BYTES = 512 * 1024, /* of the library while it connects: for TLS and look-ups */
 };
 
 /* ---- classification of errors ---- */
@@ -136,61 +130,31 @@ static enum link_result succeeded(struct link *link)
 
 void link_init(struct link *link)
 {
-    *link = (struct link){.fd = -1};
-    (void)pthread_mutex_init(&link->mutex, NULL); /* cannot fail on Linux */
+    *link = (struct link){.open = false};
+    interrupt_init(&link->interrupt);
 }
 
 void link_fini(struct link *link)
 {
     link_close(link);
-    (void)pthread_mutex_destroy(&link->mutex);
-}
-
-/* Makes link_interrupt() end what waits for `socket` (-1: nothing). It has a descriptor of its own,
- * because the library closes the socket whenever a call fails. False: it was interrupted already.
- */
-static bool set_socket(struct link *link, int socket)
-{
-    int own = socket < 0 ? -1 : fcntl(socket, F_DUPFD_CLOEXEC, 0); /* -1: time-outs end it */
-    (void)pthread_mutex_lock(&link->mutex);
-    int before = link->fd;
-    bool interrupted = link->interrupted;
-    link->fd = own;
-    (void)pthread_mutex_unlock(&link->mutex);
-    if (before >= 0)
-        (void)close(before); /* nothing was written through it */
-    return !interrupted;
-}
-
-static bool is_interrupted(struct link *link)
-{
-    (void)pthread_mutex_lock(&link->mutex);
-    bool interrupted = link->interrupted;
-    (void)pthread_mutex_unlock(&link->mutex);
-    return interrupted;
+    interrupt_fini(&link->interrupt);
 }
 
 void link_interrupt(struct link *link)
 {
-    (void)pthread_mutex_lock(&link->mutex);
-    link->interrupted = true;
-    if (link->fd >= 0)
-        (void)shutdown(link->fd, SHUT_RDWR); /* it may be closed by the other side already */
-    (void)pthread_mutex_unlock(&link->mutex);
+    interrupt_now(&link->interrupt);
 }
 
 void link_allow(struct link *link)
 {
-    (void)pthread_mutex_lock(&link->mutex);
-    link->interrupted = false;
-    (void)pthread_mutex_unlock(&link->mutex);
+    interrupt_allow(&link->interrupt);
 }
 
 void link_close(struct link *link)
 {
     if (!link->open)
         return;
-    (void)set_socket(link, -1); /* it is closed in either case */
+    interrupt_forget(&link->interrupt);
     mysql_close(&link->mysql);
     link->open = false;
 }
@@ -226,8 +190,6 @@ static void set_tls(struct link *link, const struct link_options *options)
 static void set_options(struct link *link, const struct link_options *options)
 {
     unsigned connect_s = options->timeout_s, statement_s = 2 * options->timeout_s, no = 0;
-    size_t stack_bytes = CONNECT_STACK_BYTES;
-    (void)mysql_options(&link->mysql, MYSQL_OPT_NONBLOCK, &stack_bytes); /* for connect_now() */
     (void)mysql_options(&link->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
     (void)mysql_options(&link->mysql, MYSQL_OPT_READ_TIMEOUT, &statement_s);
     (void)mysql_options(&link->mysql, MYSQL_OPT_WRITE_TIMEOUT, &statement_s);
@@ -260,40 +222,17 @@ static enum link_result set_session(struct link *link)
     return result;
 }
 
-/* Waits for what the library waits for, as bits MYSQL_WAIT_…, and returns what has come. */
-static int wait_for(struct link *link, int wanted)
-{
-    struct pollfd socket = {.fd = (int)mysql_get_socket(&link->mysql)};
-    bool limited = wanted & MYSQL_WAIT_TIMEOUT;
-    int ready = 0, came = 0;
-    socket.events = (short)((wanted & MYSQL_WAIT_READ ? POLLIN : 0) |
-                            (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
-                            (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
-    if (set_socket(link, socket.fd))
-        do
-            ready = poll(&socket, 1, limited ? (int)mysql_get_timeout_value_ms(&link->mysql) : -1);
-        while (ready < 0 && errno == EINTR);
-    if (ready > 0 && !is_interrupted(link)) {
-        came = socket.revents & (POLLIN | POLLHUP | POLLERR) ? MYSQL_WAIT_READ : 0;
-        came |= socket.revents & (POLLOUT | POLLHUP | POLLERR) ? MYSQL_WAIT_WRITE : 0;
-        came |= socket.revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0;
-        return came & wanted;
-    }
-    errno = ETIMEDOUT; /* the library's message has it */
-    return MYSQL_WAIT_TIMEOUT;
-}
-
-/* The library's blocking call cannot be interrupted before there is a connection. A look-up of the
- * host's name still cannot. */
 static bool connect_now(struct link *link, const struct journal_url *url)
 {
-    MYSQL *connected = NULL;
-    int wanted = mysql_real_connect_start(&connected, &link->mysql, url->host[0] ? url->host : NULL,
-                                          url->user, url->password, url->database, url->port,
-                                          url->socket[0] ? url->socket : NULL, CLIENT_FOUND_ROWS);
-    while (wanted)
-        wanted = mysql_real_connect_cont(&connected, &link->mysql, wait_for(link, wanted));
-    return connected != NULL;
+    struct mysql_address address = {
+        .host = url->host[0] ? url->host : NULL,
+        .user = url->user,
+        .password = url->password,
+        .database = url->database,
+        .socket = url->socket[0] ? url->socket : NULL,
+        .port = url->port,
+    };
+    return interrupt_connect(&link->interrupt, &link->mysql, &address, CLIENT_FOUND_ROWS);
 }
 
 enum link_result link_open(struct link *link, const struct link_options *options)
@@ -311,7 +250,7 @@ enum link_result link_open(struct link *link, const struct link_options *options
         link_close(link);
         return result == LINK_ROW ? LINK_AWAY : result;
     }
-    if (!set_socket(link, (int)mysql_get_socket(&link->mysql))) {
+    if (!interrupt_watch(&link->interrupt, &link->mysql)) {
         link_close(link);
         link->errnum = CR_SERVER_LOST;
         (void)snprintf(link->error, sizeof(link->error), "the connection is not wanted any more");

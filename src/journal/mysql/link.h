@@ -6,10 +6,10 @@
 #define LATERD_JOURNAL_MYSQL_LINK_H
 
 #include <mariadb/mysql.h>
-#include <pthread.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "client/mysql/interrupt.h"
 #include "journal/url.h"
 
 enum link_result {
@@ -31,9 +31,7 @@ struct link {
     size_t packet_max; /* bytes of a statement */
     unsigned errnum;   /* of the last call; 0: it was DONE */
     char error[256];   /* the text of the server or the library; "": it was DONE */
-    pthread_mutex_t mutex;
-    int fd;           /* under the mutex: a duplicate of the connection's socket; -1: none */
-    bool interrupted; /* under the mutex */
+    struct interrupt interrupt;
 };
 
 void link_init(struct link *link);

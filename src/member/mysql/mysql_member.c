@@ -1,6 +1,7 @@
 /*
  * The plugin for a row in MySQL or MariaDB: a struct claim on our own thread, using the blocking
- * calls of libmariadb. The row is in a table that is created if it does not exist:
+ * calls of libmariadb, which a close interrupts if they last. The row is in a table that is created
+ * if it does not exist:
  *
  *     laterd_member(name, epoch, count, timeout_ms, holder, url, updated)
  *
@@ -20,6 +21,7 @@
 
 #include "base/mem.h"
 #include "base/time_us.h"
+#include "client/mysql/interrupt.h"
 #include "member/claim.h"
 #include "member/member_thread.h"
 #include "member/member_url.h"
@@ -32,6 +34,7 @@ struct mysql_member {
     struct member_url url;
     bool tls, verify;
     struct claim claim;
+    struct interrupt interrupt;
     MYSQL *mysql; /* NULL: not connected */
     bool made;    /* the table is there */
     bool connected;
@@ -50,6 +53,7 @@ static void set_why(struct mysql_member *row, const char *what)
 
 static void disconnect(struct mysql_member *row)
 {
+    interrupt_forget(&row->interrupt);
     if (row->mysql)
         mysql_close(row->mysql);
     row->mysql = NULL;
@@ -99,8 +103,13 @@ static bool connect_now(struct mysql_member *row)
         return false;
     }
     set_options(row);
-    if (mysql_real_connect(row->mysql, row->url.host, row->url.user, row->url.password,
-                           row->url.path + 1, row->url.port, NULL, 0) &&
+    struct mysql_address address = {.host = row->url.host,
+                                    .user = row->url.user,
+                                    .password = row->url.password,
+                                    .database = row->url.path + 1,
+                                    .port = row->url.port};
+    if (interrupt_connect(&row->interrupt, row->mysql, &address, 0) &&
+        interrupt_watch(&row->interrupt, row->mysql) &&
         mysql_autocommit(row->mysql, 1) == 0) /* whatever the server's default is */
         return true;
     set_why(row, mysql_errno(row->mysql) == CR_SSL_CONNECTION_ERROR
@@ -289,9 +298,21 @@ static void run(struct member_thread *thread, void *user)
     mysql_thread_end();
 }
 
+static void interrupt(void *user)
+{
+    struct mysql_member *row = user;
+    interrupt_now(&row->interrupt);
+}
+
+static void free_row(struct mysql_member *row)
+{
+    interrupt_fini(&row->interrupt);
+    mem_free(row);
+}
+
 static void ended(void *user)
 {
-    mem_free(user);
+    free_row(user);
 }
 
 /* ---- the plugin ---- */
@@ -352,23 +373,24 @@ static enum err open_member(const struct member_options *options, struct member 
                             struct member_error *out_error)
 {
     struct mysql_member *row = mem_zalloc(sizeof(*row));
+    interrupt_init(&row->interrupt);
     enum err err = read_options(options, row, out_error);
     if (!err && mysql_library_init(0, NULL, NULL)) { /* once, before there are threads of it */
         (void)snprintf(out_error->text, sizeof(out_error->text), "libmariadb cannot be used");
         err = ERR_IO;
     }
     if (err) {
-        mem_free(row);
+        free_row(row);
         return err;
     }
     struct member *member = member_thread_open(&(struct member_thread_options){
-        .member = options, .user = row, .run = run, .ended = ended});
+        .member = options, .user = row, .run = run, .interrupt = interrupt, .ended = ended});
     if (member) {
         *out_member = member;
         return OK;
     }
     (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
-    mem_free(row);
+    free_row(row);
     return ERR_IO;
 }
 

@@ -176,7 +176,7 @@ static void add_commands(const struct server_counts *counts, struct buf *out)
 
 static void add_push(const struct server *server, struct buf *out)
 {
-    const struct pump_counts *counts = pump_counts(server->push.pump);
+    const struct pump_counts *counts = pump_counts(server->pump_stage.pump);
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
     single(out, "push_topics", "gauge", "Topics whose jobs laterd sends by itself.",
            counts->topics);
@@ -208,7 +208,7 @@ static void add_push(const struct server *server, struct buf *out)
     single(out, "push_targets_paused_total", "counter",
            "Targets that laterd has paused: they answered 410, or only failed for long.",
            counts->targets_paused);
-    pump_describe_sinks(server->push.pump, &writer.sink);
+    pump_describe_sinks(server->pump_stage.pump, &writer.sink);
 }
 
 static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)

@@ -177,6 +177,10 @@ enum err config_check(const struct config *config, struct config_error *out_erro
  */
 void config_add_warnings(const struct config *config, struct buf *out);
 
+/* Appends the names of the keys whose values differ, between blanks: "store.segment_bytes
+   broker.NAME.url"; of a named section that only one has, "broker.NAME". `out` is empty before. */
+void config_add_differences(const struct config *a, const struct config *b, struct buf *out);
+
 /* Where a key was set. There must be such a key; a listener has its own place. */
 struct config_place config_place(const struct config *config, const char *section,
                                  const char *name);

@@ -113,7 +113,7 @@ static void finish(struct batch *batch)
 static void item_done(struct batch_item *item, const struct reply *reply,
                       const struct problem *problem)
 {
-    struct batch *batch = item->request->batch;
+    struct batch *batch = item->request->more.batch;
     struct buf text = {0};
     api_batch_result(&item->request->format, &text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
@@ -141,7 +141,7 @@ static bool refuse_large(const struct batch *batch, const struct reply *reply,
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
     struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
-    struct batch *batch = item->request->batch;
+    struct batch *batch = item->request->more.batch;
     struct server *server = http_server(batch->request->http);
     struct problem problem;
     item_done(item, reply, refuse_large(batch, reply, &problem) ? &problem : NULL);
@@ -226,7 +226,7 @@ void batch_begin(struct request *request, const struct api_batch *items)
     batch->last = &batch->first;
     list_init(&batch->place);
     list_init(&batch->unanswered);
-    request->batch = batch;
+    request->more = (struct long_command){.kind = LONG_BATCH, .batch = batch};
     request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are submitted */
     if (continue_batch(batch))
         return;

@@ -78,7 +78,7 @@ static void cleared(struct clear_all *clear_all, const struct reply *reply)
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
-    struct clear_all *clear_all = request->clear_all;
+    struct clear_all *clear_all = request->more.clear_all;
     struct server *server = http_server(request->http);
     if (reply->err && !(reply->err == ERR_NOT_FOUND && !clear_all->lists)) {
         request_answer(request, reply); /* which frees it */
@@ -120,7 +120,7 @@ void clear_all_begin(struct request *request)
     clear_all->begun_us = http_server(request->http)->loop->now_us;
     clear_all->lists = true;
     list_init(&clear_all->place);
-    request->clear_all = clear_all;
+    request->more = (struct long_command){.kind = LONG_CLEAR_ALL, .clear_all = clear_all};
     request->pending.ticket.answered = answered;
     step(clear_all);
 }

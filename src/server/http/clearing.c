@@ -106,7 +106,7 @@ static bool cleared(struct clearing *clearing, const struct reply *reply)
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
-    struct clearing *clearing = request->clearing;
+    struct clearing *clearing = request->more.clearing;
     struct server *server = http_server(request->http);
     bool gone = reply->err == ERR_NOT_FOUND && clearing->begun; /* evicted, as it was idle */
     bool unset = clearing->step == STEP_UNSET && reply->err == ERR_NOT_FOUND;
@@ -163,7 +163,7 @@ void clearing_begin(struct request *request, const struct cmd *cmd)
     clearing->name_len = name.len;
     memcpy(clearing->name, name.at, name.len);
     list_init(&clearing->place);
-    request->clearing = clearing;
+    request->more = (struct long_command){.kind = LONG_CLEARING, .clearing = clearing};
     request->pending.ticket.answered = answered;
     if (clearing->if_empty)
         clearing->step = STEP_LOOK;

@@ -192,8 +192,8 @@ static void listed(struct ticket *ticket, const struct reply *reply)
         request_answer(request, reply);
         return;
     }
-    keep(request->listing, reply);
-    queue_next_step(request->listing);
+    keep(request->more.listing, reply);
+    queue_next_step(request->more.listing);
 }
 
 void listing_begin(struct request *request, const struct cmd *cmd)
@@ -201,7 +201,7 @@ void listing_begin(struct request *request, const struct cmd *cmd)
     struct listing *listing = mem_zalloc(sizeof(*listing));
     listing->request = request;
     list_init(&listing->place);
-    request->listing = listing;
+    request->more = (struct long_command){.kind = LONG_LISTING, .listing = listing};
     request->pending.ticket.answered = listed;
     request->pending.state = PENDING_EXCLUSIVE;
     pipeline_submit(&request->pending, cmd);

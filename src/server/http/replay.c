@@ -90,7 +90,7 @@ static bool matches(const struct api_replay *filter, const struct job_view *job)
 static void listed(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
-    struct replay *replay = request->replay;
+    struct replay *replay = request->more.replay;
     uint64_t left = replay->filter.max - replay->counts.kicked;
     if (reply->err) {
         /* An idle topic may be forgotten once its last job is no longer buried. */
@@ -196,7 +196,7 @@ void replay_begin(struct request *request, const struct api_replay *filter)
     replay->filter.topic = bytes_of(replay->name, filter->topic.len);
     replay->request = request;
     list_init(&replay->place);
-    request->replay = replay;
+    request->more = (struct long_command){.kind = LONG_REPLAY, .replay = replay};
     request->http->pipeline.working_bytes += sizeof(*replay);
     request->pending.ticket.answered = listed;
     list_page(replay);

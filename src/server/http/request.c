@@ -46,19 +46,29 @@ static void drop_encoding(struct request *request)
     request->encoding = NULL;
 }
 
+static void drop_more(struct request *request)
+{
+    struct long_command more = request->more;
+    switch (more.kind) {
+    case LONG_NONE: break;
+    case LONG_BATCH: batch_free(more.batch); break;
+    case LONG_CLEARING: clearing_free(more.clearing); break;
+    case LONG_REPLAY: replay_free(more.replay); break;
+    case LONG_LISTING: listing_free(more.listing); break;
+    case LONG_CLEAR_ALL: clear_all_free(more.clear_all); break;
+    case LONG_RESTORE: restore_forget(request); break;
+    case LONG_TEST: target_test_free(more.test); break;
+    }
+    request->more = (struct long_command){.kind = LONG_NONE};
+}
+
 void request_free(struct pending *pending)
 {
     struct request *request = request_of(pending);
     buf_fini(&request->deliveries);
-    batch_free(request->batch);
     decode_free(request->decoding);
     drop_encoding(request);
-    clearing_free(request->clearing);
-    replay_free(request->replay);
-    listing_free(request->listing);
-    clear_all_free(request->clear_all);
-    restore_forget(request);
-    target_test_free(request->test);
+    drop_more(request);
     pool_give(&http_server(request->http)->requests, request->number);
 }
 
@@ -90,12 +100,13 @@ void request_abandon(struct pending *pending)
 {
     struct request *request = request_of(pending);
     struct server *server = http_server(request->http);
-    if (request->replay)
-        replay_cancel(request->replay);
-    if (request->listing)
-        listing_cancel(request->listing);
-    if (request->batch)
-        batch_cancel(request->batch);
+    const struct long_command *more = &request->more;
+    if (more->kind == LONG_REPLAY)
+        replay_cancel(more->replay);
+    if (more->kind == LONG_LISTING)
+        listing_cancel(more->listing);
+    if (more->kind == LONG_BATCH)
+        batch_cancel(more->batch);
     else if (pending->state != PENDING_BUFFERED && !request->encoding)
         server_cancel(server, &pending->ticket);
     requeue_deliveries(server, &request->deliveries, 0);
@@ -139,9 +150,9 @@ void request_done(struct request *request, struct pipeline_text text)
 static struct topic_view with_settings(struct server *server, const struct topic_view *from)
 {
     struct topic_view topic = *from;
-    enum held_why why = pump_held(server->push.pump, topic.name);
+    enum held_why why = pump_held(server->pump_stage.pump, topic.name);
     topic.held = why == HELD_NOT ? NULL : held_why_name(why);
-    topic.held_by = pump_held_by(server->push.pump, topic.name);
+    topic.held_by = pump_held_by(server->pump_stage.pump, topic.name);
     topic.settings = (struct bytes){0};
     topic.version = 0;
     (void)registry_text(server->registry, topic.name, &topic.settings, &topic.version);
@@ -159,10 +170,7 @@ void request_answer_source(struct request *request, const struct encode_source *
 {
     encode_begin_source(request, source, arena);
     wait_for_encoding(request);
-    batch_free(request->batch);
-    request->batch = NULL;
-    listing_free(request->listing);
-    request->listing = NULL;
+    drop_more(request);
 }
 
 void request_answer(struct request *request, const struct reply *reply)

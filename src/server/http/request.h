@@ -17,22 +17,41 @@ struct replay;
 struct restoring;
 struct target_test;
 
+/* What a request has that is not one command, done in a turn: LONG_NONE, or one of the others. */
+enum long_kind {
+    LONG_NONE,
+    LONG_BATCH,
+    LONG_CLEARING,  /* of a topic of all its jobs */
+    LONG_REPLAY,    /* kicks the buried jobs of a topic that match */
+    LONG_LISTING,   /* of jobs with their properties */
+    LONG_CLEAR_ALL, /* deletes all jobs */
+    LONG_RESTORE,   /* waits for the journal */
+    LONG_TEST,      /* tries a target */
+};
+
+struct long_command {
+    enum long_kind kind;
+    union { /* owned, but for `restoring` */
+        struct batch *batch;
+        struct clearing *clearing;
+        struct replay *replay;
+        struct listing *listing;
+        struct clear_all *clear_all;
+        struct restoring *restoring; /* the server's */
+        struct target_test *test;
+    };
+};
+
 struct request {
     struct pending pending; /* in http_session::pipeline */
     struct http_session *http;
     uint32_t number; /* in server::requests */
     struct response_format format;
-    struct buf deliveries;       // struct unsent_job: reservations in this answer
-    struct batch *batch;         /* NULL for a single command */
-    struct decoding *decoding;   /* its text, if it was too long to be decoded in a turn; or NULL */
-    struct encoding *encoding;   /* its long answer, while the worker writes it; else NULL */
-    enum call_kind page;         /* which one its answer is shown in, if it is for a page */
-    struct clearing *clearing;   /* NULL unless it clears a topic of all its jobs */
-    struct replay *replay;       /* NULL unless it kicks the buried jobs of a topic that match */
-    struct listing *listing;     /* NULL unless it lists jobs with their properties */
-    struct clear_all *clear_all; /* NULL unless it deletes all jobs */
-    struct restoring *restoring; /* the server's; NULL unless it waits for the journal */
-    struct target_test *test;    /* NULL unless it tries a target */
+    struct buf deliveries;     // struct unsent_job: reservations in this answer
+    struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
+    struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
+    enum call_kind page;       /* which one its answer is shown in, if it is for a page */
+    struct long_command more;
 };
 
 /* The request whose first member that is. */

@@ -67,7 +67,7 @@ static void restoring_free(struct restoring *restoring)
         restore->verbs->close(restoring->run);
     list_remove(&restoring->place);
     if (restoring->request)
-        restoring->request->restoring = NULL;
+        restoring->request->more = (struct long_command){.kind = LONG_NONE};
     mem_free(restoring);
 }
 
@@ -172,7 +172,7 @@ static void finish(struct restoring *restoring)
         log_counts(restoring, restoring->failed ? "restore_failed" : "restored");
     struct request *request = restoring->request;
     if (request) {
-        request->restoring = NULL;
+        request->more = (struct long_command){.kind = LONG_NONE};
         answer(restoring);
         restoring->request = NULL;
     }
@@ -347,7 +347,7 @@ static struct restoring *restoring_new(struct request *request, struct bytes id)
         memcpy(restoring->id, id.at, restoring->id_len);
     list_init(&restoring->pushes);
     list_add_tail(&server->restores, &restoring->place);
-    request->restoring = restoring;
+    request->more = (struct long_command){.kind = LONG_RESTORE, .restoring = restoring};
     request->pending.state = PENDING_EXCLUSIVE;
     return restoring;
 }
@@ -458,7 +458,7 @@ void restore_begin(struct request *request, const struct api_restore *query)
 static void deleted(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
-    struct restoring *restoring = request->restoring;
+    struct restoring *restoring = request->more.restoring;
     const char *why;
     if (reply->err == ERR_NOT_FOUND && begin_query(restoring, false, &why) == OK)
         return;
@@ -481,8 +481,8 @@ void restore_delete(struct request *request, const struct cmd *cmd)
 
 void restore_forget(struct request *request)
 {
-    struct restoring *restoring = request->restoring;
-    request->restoring = NULL;
+    struct restoring *restoring = request->more.restoring;
+    request->more = (struct long_command){.kind = LONG_NONE};
     if (!restoring)
         return;
     restoring->request = NULL;

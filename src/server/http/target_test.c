@@ -15,7 +15,7 @@ void target_test_free(struct target_test *test)
     if (!test)
         return;
     if (test->pending)
-        pump_test_cancel(http_server(test->request->http)->push.pump, &test->test);
+        pump_test_cancel(http_server(test->request->http)->pump_stage.pump, &test->test);
     mem_free(test);
 }
 
@@ -97,8 +97,8 @@ void target_test_begin(struct request *request, const struct cmd_push *push)
                                     .content_type = push->content_type,
                                     .body = push->body,
                                     .body_kind = push->body_kind};
-    request->test = test;
-    enum err err = pump_test_send(server->push.pump, &test->test);
+    request->more = (struct long_command){.kind = LONG_TEST, .test = test};
+    enum err err = pump_test_send(server->pump_stage.pump, &test->test);
     test->pending = !err;
     if (!err)
         return;

@@ -154,6 +154,8 @@ bool segments_in_bulk(struct segments *segments);
 void segments_make_spares(struct segments *segments);
 /* OK, or why no new segments can be made: ERR_DISK_FULL, ERR_DISK_LIMIT. */
 enum err segments_full(const struct segments *segments);
+/* Is it the limit of a file's size (RLIMIT_FSIZE, or the file system's) that leaves no room? */
+bool segments_too_large(const struct segments *segments);
 /* Bytes that the disk or max_bytes must have left, else it counts as full: for cleaning. */
 uint64_t segments_kept_bytes(const struct segments *segments);
 int64_t segments_next_us(const struct segments *segments); /* wants a turn then; or INT64_MAX */

@@ -2,6 +2,8 @@
  * Makes the segments' files ahead, and knows how much room there is. On a full disk, or at the
  * limit, it makes smaller files, so that jobs can still be ended and the cleaner can work.
  */
+#include <errno.h>
+
 #include "base/check.h"
 #include "store/log/segments_parts.h"
 
@@ -103,6 +105,7 @@ static void made(struct disk_op *op)
         return;
     }
     segments->full = ERR_DISK_FULL;
+    segments->too_large = op->sys_errno == EFBIG;
     segments->retry_at_us = segments->store->now_us + RETRY_US;
     if (shrink(segments, segment))
         make(segments, segment);
@@ -239,6 +242,7 @@ static void watch(struct segments *segments)
     uint64_t free_bytes = segments->free_bytes;
     segments->free_bytes = UINT64_MAX;
     segments->full = segments_scarce(segments) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+    segments->too_large = false;
     segments->free_bytes = free_bytes;
     segments->retry_at_us = segments->store->now_us;
 }
@@ -267,6 +271,11 @@ void segments_make_spares(struct segments *segments)
 enum err segments_full(const struct segments *segments)
 {
     return segments->full;
+}
+
+bool segments_too_large(const struct segments *segments)
+{
+    return segments->full == ERR_DISK_FULL && segments->too_large;
 }
 
 int64_t segments_next_us(const struct segments *segments)

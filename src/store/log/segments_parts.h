@@ -30,6 +30,7 @@ struct segments {
     uint64_t disk_bytes; /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs, slice_log_bytes;
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
+    bool too_large;        /* ERR_DISK_FULL: by the limit of a file's size, not by the disk */
     bool bulk;             /* see segments_in_bulk() */
     bool starved;          /* no descriptor was free for a new segment's file */
     int64_t retry_at_us;   /* full or starved: when to ask again */

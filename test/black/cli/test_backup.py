@@ -363,7 +363,7 @@ def test_a_file_that_may_not_grow_so_large_is_an_error_and_kills_nobody(laterd, 
     assert done.returncode == REFUSED and "File too large" in done.stderr
     assert os.listdir(tmp_path / "other") == ["LOCK"]
     done = small(LATERD, "--data-dir", tmp_path / "new", "--http", "127.0.0.1:0", "--beanstalk", "none")
-    assert done.returncode == 1 and "no room" in done.stderr, done
+    assert done.returncode == 1 and "above the limit of a file's size: raise LimitFSIZE=" in done.stderr, done
 
 
 def test_restore_refuses_what_it_would_spoil_and_says_what_is_damaged(laterd, tmp_path):

@@ -615,6 +615,39 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
         assert not server.events("store_full") or server.wait_log("store_has_room", 15)
 
 
+def test_the_limit_of_a_files_size_is_not_told_as_a_full_disk(laterd, tmp_path):
+    """RLIMIT_FSIZE, as `ulimit -f` and LimitFSIZE= set it: for a new segment, and for the open one."""
+    server = laterd({"store": {"segment_bytes": "256K"}}, data=str(tmp_path / "data"))
+    with Client(server.port) as client:
+        assert client.push("t", body="x").status == 201
+    server.stop()
+    server = laterd({"store": {"segment_bytes": "1M"}}, data=str(tmp_path / "data"),
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)))
+    assert server.wait_log("store_full")
+    (_, facts), = server.events("store_full")
+    assert "why=file_size_limit " in facts and "raise LimitFSIZE=" in facts, facts
+    with Client(server.port) as client:
+        answer = client.push("t", body="x")
+        assert answer.status == 507 and "the limit of a file's size" in answer.json()["detail"], answer
+
+
+def test_a_store_that_fails_by_the_limit_of_a_files_size_says_so(laterd):
+    server = laterd({"store": {"segment_bytes": "1M"}})
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+    with Client(server.port) as client:
+        assert client.push("t", body="x").status == 503
+    assert server.wait_log("store_failed")
+    (_, facts), = server.events("store_failed")
+    assert 'error="File too large"' in facts and "raise LimitFSIZE=" in facts, facts
+
+
+def test_a_soft_limit_of_a_files_size_is_raised(laterd):
+    server = laterd({"store": {"segment_bytes": "1M"}},
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY)))
+    with Client(server.port) as client:
+        assert client.push("t", body="x").status == 201
+
+
 @ROOT_ONLY
 def test_segments_too_large_for_a_small_disk_are_named_by_their_setting(laterd, small_disk):
     server = laterd({"store": {"segment_bytes": "1536K"}}, data=str(small_disk / "data"))

@@ -418,6 +418,43 @@ def test_the_end_of_coreutils_timeout_is_one_stop(tmp_path):
     assert done.returncode == 124 and " stopped " in done.stderr and "stopped_at_once" not in done.stderr
 
 
+def test_places_that_cannot_be_used_are_told_with_what_to_do(tmp_path):
+    def refused(*words):
+        done = subprocess.run([LATERD, "--beanstalk", "none", *words], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+        assert done.returncode == 1, done
+        return done.stderr
+    (tmp_path / "file").write_text("")
+    for place in ("file", "file/below"):
+        words = refused("--http", "127.0.0.1:0", "--data-dir", tmp_path / place)
+        assert words.endswith("Not a directory; it, or a folder above it, is a file\n"), words
+    words = refused("--http", f"unix:{tmp_path}/none/socket", "--data-dir", tmp_path / "data")
+    assert words.endswith("No such file or directory; laterd makes the socket, not the directory that it is in\n"), words
+    words = refused("--http", "host.invalid:80", "--data-dir", tmp_path / "data")
+    assert "no host has this name; give an address of this machine" in words, words
+
+
+def test_sighup_names_the_changed_keys_that_need_a_restart(laterd):
+    server = laterd({"store": {"segment_bytes": "1M"}, "broker.b": {"type": "redis", "url": "redis://127.0.0.1:1"}})
+    server.config["server"] = {"log_level": "error", "drain_seconds": 3}  # these do not
+    server.config["store"]["segment_bytes"] = "2M"
+    server.config["limits"] = {"topics": 7}
+    server.config["broker.b"]["url"] = "redis://:secret@127.0.0.1:2"
+    server.command()  # writes the file again
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reload_needs_restart")
+    (level, facts), = server.events("reload_needs_restart")
+    assert level == "warn" and 'keys="store.segment_bytes limits.topics broker.b.url"' in facts, facts
+    assert "secret" not in facts
+    server.config.update(store={"segment_bytes": "1M"}, **{"broker.b": {"type": "redis", "url": "redis://127.0.0.1:1"}})
+    del server.config["limits"]
+    server.command()
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reloaded", count=2)
+    assert server.stop() == 0
+    assert len(server.events("reload_needs_restart")) == 1
+
+
 def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server = laterd()
     server.config["server"] = {"log_level": "error", "drain_seconds": 3, "http": "127.0.0.1:0"}

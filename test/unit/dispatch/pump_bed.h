@@ -116,12 +116,12 @@ static inline void bed_pass(struct bed *bed, int64_t us)
 
 static inline const struct pump_counts *bed_counts(const struct bed *bed)
 {
-    return pump_counts(bed_server(bed)->push.pump);
+    return pump_counts(bed_server(bed)->pump_stage.pump);
 }
 
 static inline enum held_why bed_held(const struct bed *bed, const char *topic)
 {
-    return pump_held(bed_server(bed)->push.pump, bytes_str(topic));
+    return pump_held(bed_server(bed)->pump_stage.pump, bytes_str(topic));
 }
 
 /* As the engine tells them. */

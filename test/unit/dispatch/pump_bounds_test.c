@@ -98,7 +98,7 @@ static void jobs_that_are_held_take_no_more_memory_than_they_may(void **state)
     char *body = mem_zalloc(LARGE_BYTES);
     memset(body, 'x', LARGE_BYTES - 1);
     bed_open(&bed, &plain);
-    bed_server(&bed)->push.pump->options.memory_bytes = MOST_BYTES;
+    bed_server(&bed)->pump_stage.pump->options.memory_bytes = MOST_BYTES;
     bed.answer = slow_and_bounded;
     bed_settings(&bed, "orders", HOOK);
     for (unsigned i = 0; i < JOBS; i++)

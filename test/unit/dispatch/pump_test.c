@@ -195,7 +195,7 @@ static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
     assert_int_equal(bed_counts(bed)->opened, 1);
     assert_int_equal(bed_counts(bed)->held[HELD_BREAKER], 1);
     assert_int_equal(bed_held(bed, "orders"), HELD_BREAKER);
-    struct bytes by = pump_held_by(bed_server(bed)->push.pump, BYTES("orders"));
+    struct bytes by = pump_held_by(bed_server(bed)->pump_stage.pump, BYTES("orders"));
     assert_true(bytes_eq(by, BYTES("https://shop.example:443")));
     assert_int_equal(bed_jobs(bed, JOB_RESERVED), 0);
     bed_pass(bed, 10 * SECOND_US); /* the probe */
@@ -205,7 +205,7 @@ static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
     assert_int_equal(bed_jobs(bed, JOB_BURIED), 0);
     assert_int_equal(bed_held(bed, "orders"), HELD_NOT);
     assert_int_equal(bed_held(bed, "no such topic"), HELD_NOT);
-    assert_int_equal(pump_held_by(bed_server(bed)->push.pump, BYTES("orders")).len, 0);
+    assert_int_equal(pump_held_by(bed_server(bed)->pump_stage.pump, BYTES("orders")).len, 0);
     assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 50);
 }
 
@@ -326,7 +326,7 @@ static const struct world_options rated = {.seed = 8, .host_rate = "5/s"};
 static void a_receiver_gets_no_more_in_a_time_than_host_rate(void **state)
 {
     struct bed *bed = *state;
-    struct pump *pump = bed_server(bed)->push.pump;
+    struct pump *pump = bed_server(bed)->pump_stage.pump;
     char topic[16];
     bed_settings(bed, "elsewhere", TARGET("inn", ""));
     for (unsigned i = 0; i < 3; i++) {
@@ -593,7 +593,7 @@ static void a_test_is_sent_without_a_job_even_if_the_target_is_paused(void **sta
     struct bed *bed = *state;
     struct tried tried = {
         .test = {.done = note_test, .topic = BYTES("orders"), .body = BYTES("try")}};
-    struct pump *pump = bed_server(bed)->push.pump;
+    struct pump *pump = bed_server(bed)->pump_stage.pump;
     assert_int_equal(pump_test_send(pump, &tried.test), ERR_NOT_FOUND);
     serve(bed, say_410, TARGET("shop", ",\"paused\":true,\"paused_why\":\"work\""));
     assert_int_equal(pump_test_send(pump, &tried.test), OK);

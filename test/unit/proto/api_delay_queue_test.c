@@ -156,8 +156,8 @@ static void what_the_engine_cannot_do_is_code_1(void **state)
     struct reply reply = {.kind = CMD_PUSH, .err = ERR_DISK_FULL};
     assert_string_equal(
         answer(&call, &reply),
-        "{\"code\":1,\"message\":\"the disk has no room for new jobs: two more files "
-        "of store.segment_bytes must fit\","
+        "{\"code\":1,\"message\":\"the disk, or the limit of a file's size, leaves no room for new "
+        "jobs: two more files of store.segment_bytes must fit\","
         "\"data\":null}");
     assert_int_equal(status(), 200);
 }

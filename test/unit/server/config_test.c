@@ -463,6 +463,42 @@ static void a_time_that_is_too_long_is_refused(void **state)
     assert_false(config_duration(BYTES("18446744073709551615"), 1000000, &us));
     assert_false(config_duration(BYTES("18446744073710"), 1000000, &us)); /* 448,384 modulo 2^64 */
 }
+static void expect_differences(const char *text, const char *expected)
+{
+    static struct config before;
+    struct buf out = {0};
+    before = config;
+    assert_int_equal(check(text), OK);
+    config_add_differences(&before, &config, &out);
+    buf_add_char(&out, '\0');
+    assert_string_equal(out.at, expected);
+    buf_fini(&out);
+}
+
+static void keys_whose_values_differ_are_named(void **state)
+{
+    static const char brokers[] = "[broker.a]\ntype = nats\nurl = nats://h\n"
+                                  "[broker.b]\ntype = redis\nurl = redis://h\n";
+    (void)state;
+    assert_int_equal(check(""), OK);
+    expect_differences("# a comment, and a default\n[limits]\n\ntopics = 100000\n", "");
+    expect_differences("[server]\nhttp = 127.0.0.1:1\nhosts = a.example\n[store]\ndata_dir = /d\n"
+                       "durability = interval:1s\nsegment_bytes = 1M\n[defaults]\nretry = 1s 2s\n",
+                       "server.http server.hosts store.data_dir store.durability "
+                       "store.segment_bytes defaults.retry");
+    assert_int_equal(check("[push]\nallow = 10.0.0.0/8\n"), OK);
+    expect_differences("[push]\nallow = 11.0.0.0/8\nports = 80\nhost_rate = 1/s\n"
+                       "unix_sockets = /s\njob_targets = off\nproxy = http://p:1\nordered = on\n",
+                       "push.host_rate push.ordered push.job_targets push.allow push.ports "
+                       "push.proxy push.unix_sockets");
+    assert_int_equal(check(brokers), OK);
+    expect_differences("[broker.b]\ntype = redis\nurl = redis://other\nwindow = 5\n"
+                       "[broker.c]\ntype = nats\nurl = nats://h\n",
+                       "broker.a broker.b.url broker.b.window broker.c");
+    assert_int_equal(check("[engine]\nengine = redis\n[redis]\nurl = redis://a\n"), OK);
+    expect_differences("[server]\nlog_level = warn\n[redis]\nurl = redis://a\n",
+                       "server.log_level engine.engine");
+}
 
 int main(void)
 {
@@ -490,6 +526,7 @@ int main(void)
         cmocka_unit_test(sizes_have_suffixes_of_powers_of_1024_and_no_others),
         cmocka_unit_test(a_time_that_is_too_long_is_refused),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
+        cmocka_unit_test(keys_whose_values_differ_are_named),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

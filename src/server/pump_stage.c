@@ -1,4 +1,4 @@
-#include "server/push.h"
+#include "server/pump_stage.h"
 
 #include "proto/settings/rate.h"
 #include "server/door.h"
@@ -11,7 +11,7 @@ static const struct principal pump_principal = {.protocol = PROTOCOL_KINDS, .nam
 
 static struct server *server_of(struct pump_door *door)
 {
-    return LIST_ENTRY(door, struct server, push.door);
+    return LIST_ENTRY(door, struct server, pump_stage.door);
 }
 
 static enum submitted submit(struct pump_door *door, const struct cmd *cmd, struct ticket *ticket)
@@ -45,7 +45,7 @@ static void add_sinks(struct pump *pump, const struct server_options *options)
     }
 }
 
-void push_begin(struct server *server)
+void pump_stage_begin(struct server *server)
 {
     const struct server_options *options = &server->options;
     const struct config *config = options->config;
@@ -56,14 +56,14 @@ void push_begin(struct server *server)
     int64_t rate_us = 0;
     (void)rate_read(bytes_str(config->push_host_rate), &rate_count, &rate_us); /* "0" is none */
     bool shared = config->push_ordered == ORDERED_AUTO && server->engine->verbs->keeps_order;
-    server->push.door = (struct pump_door){.submit = submit,
-                                           .cancel = cancel,
-                                           .wake = wake,
-                                           .keeps_order = shared ? keeps_order : NULL};
-    server->push.pump = pump_new(&(struct pump_options){
+    server->pump_stage.door = (struct pump_door){.submit = submit,
+                                                 .cancel = cancel,
+                                                 .wake = wake,
+                                                 .keeps_order = shared ? keeps_order : NULL};
+    server->pump_stage.pump = pump_new(&(struct pump_options){
         .loop = server->loop,
         .registry = server->registry,
-        .door = &server->push.door,
+        .door = &server->pump_stage.door,
         .budget = &server->budget,
         .random = options->hash_key,
         .concurrency = (uint32_t)config->push_concurrency,
@@ -79,28 +79,28 @@ void push_begin(struct server *server)
         .leaves_ordered = config->push_ordered == ORDERED_OFF,
         .memory_bytes = memory_bytes ? memory_bytes / MEMORY_SHARE : MEMORY_UNLIMITED,
     });
-    add_sinks(server->push.pump, options);
+    add_sinks(server->pump_stage.pump, options);
     if (server->engine->verbs->observe_settings)
         server->engine->verbs->observe_settings(server->engine,
                                                 registry_observer(server->registry));
 }
 
-bool push_step(struct server *server)
+bool pump_stage_step(struct server *server)
 {
     const struct engine *engine = server->engine;
     uint64_t changes = engine->verbs->order_changes ? engine->verbs->order_changes(engine) : 0;
-    if (changes != server->push.order_changes)
-        pump_order_changed(server->push.pump);
-    server->push.order_changes = changes;
+    if (changes != server->pump_stage.order_changes)
+        pump_order_changed(server->pump_stage.pump);
+    server->pump_stage.order_changes = changes;
     bool more = registry_step(server->registry, &server->budget);
-    more |= pump_step(server->push.pump);
+    more |= pump_step(server->pump_stage.pump);
     return more;
 }
 
-void push_end(struct server *server)
+void pump_stage_end(struct server *server)
 {
     if (server->engine->verbs->observe_settings)
         server->engine->verbs->observe_settings(server->engine, NULL);
-    pump_free(server->push.pump);
+    pump_free(server->pump_stage.pump);
     registry_free(server->registry);
 }
