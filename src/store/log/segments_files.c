@@ -62,6 +62,12 @@ void segments_opened(struct segments *segments, struct segment *segment, struct 
     list_add_tail(&segments->open_files, &segment->open_link);
 }
 
+static void note_used(struct segments *segments, struct segment *segment)
+{
+    list_remove(&segment->open_link);
+    list_add_tail(&segments->open_files, &segment->open_link);
+}
+
 enum err segments_file(struct segments *segments, struct segment *segment,
                        struct disk_file **out_file)
 {
@@ -74,8 +80,7 @@ enum err segments_file(struct segments *segments, struct segment *segment,
             return err;
         segments_opened(segments, segment, file);
     } else {
-        list_remove(&segment->open_link);
-        list_add_tail(&segments->open_files, &segment->open_link);
+        note_used(segments, segment);
     }
     *out_file = segment->file;
     return OK;
@@ -99,8 +104,11 @@ void segments_read(struct segments *segments, struct segment *segment, struct di
     segment->reading++;
     op->verb = DISK_READ;
     op->lane = LANE_READ;
-    if (!op->fresh)
+    if (!op->fresh) {
         op->file = segment->file;
+        if (op->file)
+            note_used(segments, segment);
+    }
     segments_file_name(segment, op->name);
     segments->disk->verbs->submit(segments->disk, op);
 }
