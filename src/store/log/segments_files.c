@@ -68,6 +68,12 @@ static void note_used(struct segments *segments, struct segment *segment)
     list_add_tail(&segments->open_files, &segment->open_link);
 }
 
+/* Its reads: not one after the other through the file, but blocks and records here and there. */
+static bool is_exact(const struct segment *segment)
+{
+    return segment->state == SEGMENT_SLICE;
+}
+
 enum err segments_file(struct segments *segments, struct segment *segment,
                        struct disk_file **out_file)
 {
@@ -78,6 +84,8 @@ enum err segments_file(struct segments *segments, struct segment *segment,
         enum err err = segments->disk->verbs->open(segments->disk, name, false, &file);
         if (err)
             return err;
+        if (is_exact(segment))
+            segments->disk->verbs->exact(segments->disk, file);
         segments_opened(segments, segment, file);
     } else {
         note_used(segments, segment);
@@ -109,6 +117,7 @@ void segments_read(struct segments *segments, struct segment *segment, struct di
         if (op->file)
             note_used(segments, segment);
     }
+    op->exact = is_exact(segment);
     segments_file_name(segment, op->name);
     segments->disk->verbs->submit(segments->disk, op);
 }
