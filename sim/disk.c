@@ -274,6 +274,7 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
     bool bad = disk->bad_name[0] && sim_disk_find(disk, disk->bad_name) == file->node;
     if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
+    file->node->loose_reads += !file->fresh && !file->exact;
     const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
     *out_len = have < len ? have : len;
@@ -284,7 +285,11 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
 
 static enum err read_op(struct sim_disk *disk, struct disk_op *op)
 {
-    enum err err = op->file ? OK : disk_open(&disk->port, op->name, op->fresh, &op->file);
+    bool opens = !op->file;
+    enum err err = opens ? disk_open(&disk->port, op->name, op->fresh, &op->file) : OK;
+    if (!err && opens)
+        op->file->exact = op->exact;
+    disk->fetched_bytes += err ? 0 : op->ahead;
     if (!err)
         err = read_file(disk, op->file, op->offset, op->into, op->len, &op->got);
     return err;
@@ -425,11 +430,23 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
     return read_file(of_port(port), file, offset, at, len, out_len);
 }
 
+static void disk_exact(struct disk *disk, struct disk_file *file)
+{
+    (void)disk;
+    file->exact = true;
+}
+
 static void disk_fetch(struct disk *port, struct disk_file *file, uint64_t offset, uint64_t len)
 {
     (void)file;
     (void)offset;
     of_port(port)->fetched_bytes += len;
+}
+
+uint64_t sim_disk_loose_reads(const struct sim_disk *disk, const char *name)
+{
+    const struct node *node = sim_disk_find(disk, name);
+    return node ? node->loose_reads : 0;
 }
 
 uint64_t sim_disk_fetched(const struct sim_disk *disk)
@@ -492,6 +509,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .exact = disk_exact,
     .fetch = disk_fetch,
     .room = disk_room,
     .run = disk_run,

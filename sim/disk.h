@@ -68,6 +68,9 @@ void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);
 /* Bytes so far that will be read soon, as the disk was told. */
 uint64_t sim_disk_fetched(const struct sim_disk *disk);
+/* Reads so far of the file that has this name, for which the system may have read ahead: neither
+   fresh ones nor those after disk_verbs.exact. */
+uint64_t sim_disk_loose_reads(const struct sim_disk *disk, const char *name);
 /* Bytes of zeros written so far: behind commits, and of files that were made without `reserve`. */
 uint64_t sim_disk_zeros(const struct sim_disk *disk);
 

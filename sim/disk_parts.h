@@ -28,6 +28,7 @@ struct node {
     struct node *next; /* sim_disk::nodes */
     unsigned handles;
     unsigned holders;       /* files that hold it: see DISK_REUSE */
+    uint64_t loose_reads;   /* through files that are neither fresh nor exact */
     struct content cache;   /* what reads see */
     struct content device;  /* what fresh reads see */
     struct content synced;  /* what certainly survives */
@@ -38,6 +39,7 @@ struct node {
 struct disk_file {
     struct node *node;
     bool fresh;
+    bool exact; /* see disk_verbs.exact */
     bool holds;
 };
 

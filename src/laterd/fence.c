@@ -130,6 +130,12 @@ static enum err fence_read_cached(struct disk *disk, struct disk_file *file, uin
     return behind->verbs->read_cached(behind, file, offset, at, len, out_len);
 }
 
+static void fence_exact(struct disk *disk, struct disk_file *file)
+{
+    struct disk *behind = self(disk)->behind;
+    behind->verbs->exact(behind, file);
+}
+
 static void fence_fetch(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len)
 {
     struct disk *behind = self(disk)->behind;
@@ -152,6 +158,7 @@ static const struct disk_verbs verbs = {
     .size = fence_size,
     .read = fence_read,
     .read_cached = fence_read_cached,
+    .exact = fence_exact,
     .fetch = fence_fetch,
     .room = fence_room,
     .run = fence_run,

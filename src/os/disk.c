@@ -25,7 +25,6 @@
 #include "os/thread.h"
 
 enum {
-    FETCH_BYTES = 128 * 1024,
     READERS = 4, /* threads of LANE_READ, the number of concurrent reads */
 };
 
@@ -195,14 +194,16 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
     return ERR_AGAIN;
 }
 
-/* Of one call Linux takes no more than its window for reading ahead, which has 128 KiB or more. */
+static void disk_exact(struct disk *disk, struct disk_file *file)
+{
+    (void)disk;
+    disk_file_exact(file);
+}
+
 static void disk_fetch(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len)
 {
     (void)disk;
-    for (uint64_t done = 0; done < len && !file->fresh; done += FETCH_BYTES) {
-        uint64_t some = len - done < FETCH_BYTES ? len - done : FETCH_BYTES;
-        (void)posix_fadvise(file->fd, (off_t)(offset + done), (off_t)some, POSIX_FADV_WILLNEED);
-    }
+    disk_file_fetch(file, offset, len);
 }
 
 static uint64_t disk_room(struct disk *port)
@@ -266,6 +267,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .exact = disk_exact,
     .fetch = disk_fetch,
     .room = disk_room,
     .run = disk_run,

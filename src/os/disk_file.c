@@ -22,6 +22,7 @@
 #include "port/clock.h"
 
 enum {
+    FETCH_BYTES = 128 * 1024,
     ZEROS_BYTES = 1024 * 1024,
     ZEROS_PIECE = 64 * 1024, /* of those behind a commit */
 };
@@ -372,6 +373,20 @@ enum err disk_file_open(int dir_fd, const char *name, bool fresh, struct disk_fi
     return OK;
 }
 
+void disk_file_exact(struct disk_file *file)
+{
+    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM); /* only a hint */
+}
+
+/* Of one call Linux takes no more than its window for reading ahead, which has 128 KiB or more. */
+void disk_file_fetch(struct disk_file *file, uint64_t offset, uint64_t len)
+{
+    for (uint64_t done = 0; done < len && !file->fresh; done += FETCH_BYTES) {
+        uint64_t some = len - done < FETCH_BYTES ? len - done : FETCH_BYTES;
+        (void)posix_fadvise(file->fd, (off_t)(offset + done), (off_t)some, POSIX_FADV_WILLNEED);
+    }
+}
+
 enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
                         size_t *out_len)
 {
@@ -407,12 +422,15 @@ enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_
 
 static enum err read_file(int dir_fd, struct disk_op *op)
 {
-    enum err err = op->file ? OK : disk_file_open(dir_fd, op->name, op->fresh, &op->file);
+    bool opens = !op->file;
+    enum err err = opens ? disk_file_open(dir_fd, op->name, op->fresh, &op->file) : OK;
     if (err)
         return err;
     CHECK(op->file);
-    if (op->alone) /* a hint: else Linux reads 128 KiB for some hundred bytes */
-        (void)posix_fadvise(op->file->fd, 0, 0, POSIX_FADV_RANDOM);
+    if (opens && op->exact)
+        disk_file_exact(op->file);
+    if (op->ahead) /* together with the read's own bytes: one piece for the disk */
+        disk_file_fetch(op->file, op->offset, op->len + op->ahead);
     return disk_file_read(op->file, op->offset, op->into, op->len, &op->got);
 }
 

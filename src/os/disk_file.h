@@ -27,11 +27,13 @@ int disk_file_lock(int fd, short type);
 /* fdatasync or fsync; returns 0 or an errno. A failed one must not be tried again. */
 int disk_file_sync(int fd, bool data_only);
 
-/* As disk_verbs.open, read and close. */
+/* As disk_verbs.open, read, exact, fetch and close. */
 enum err disk_file_open(int dir_fd, const char *name, bool fresh,
                         struct disk_file **out_file) MUST_USE;
 enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
                         size_t *out_len) MUST_USE;
+void disk_file_exact(struct disk_file *file);
+void disk_file_fetch(struct disk_file *file, uint64_t offset, uint64_t len);
 void disk_file_close(struct disk_file *file);
 
 /* Does what op->verb says, in this thread, and fills in err, sys_errno and took_us. */

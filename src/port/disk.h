@@ -79,8 +79,9 @@ struct disk_op {
      */
     bool reserve;
     bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
-    bool alone; /* DISK_READ: the bytes around these are not needed: no read-ahead */
+    bool exact; /* DISK_READ that opens: no read-ahead, as after exact() */
     uint64_t offset;
+    uint64_t ahead; /* DISK_READ: so many bytes behind these will be read soon, as in fetch() */
     /*
      * DISK_WRITE_SYNC: this many bytes behind `data` are zeros in the file, and may be written once
      * more together with it, so that later writes there are not the first ones (see `reserve`). A
@@ -139,6 +140,9 @@ struct disk_verbs {
      */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
+    /* A hint: the system reads no more of this file than is asked for. Without it some hundred
+       bytes cost 128 KiB or, where a device is set so, megabytes. Does not wait. */
+    void (*exact)(struct disk *disk, struct disk_file *file);
     /* A hint: `len` bytes at `offset` will be read soon. The system may begin to bring them into
        memory; nothing waits for that, and no error is reported. At start only. */
     void (*fetch)(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len);

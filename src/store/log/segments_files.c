@@ -62,6 +62,18 @@ void segments_opened(struct segments *segments, struct segment *segment, struct 
     list_add_tail(&segments->open_files, &segment->open_link);
 }
 
+static void note_used(struct segments *segments, struct segment *segment)
+{
+    list_remove(&segment->open_link);
+    list_add_tail(&segments->open_files, &segment->open_link);
+}
+
+/* Its reads: not one after the other through the file, but blocks and records here and there. */
+static bool is_exact(const struct segment *segment)
+{
+    return segment->state == SEGMENT_SLICE;
+}
+
 enum err segments_file(struct segments *segments, struct segment *segment,
                        struct disk_file **out_file)
 {
@@ -72,10 +84,11 @@ enum err segments_file(struct segments *segments, struct segment *segment,
         enum err err = segments->disk->verbs->open(segments->disk, name, false, &file);
         if (err)
             return err;
+        if (is_exact(segment))
+            segments->disk->verbs->exact(segments->disk, file);
         segments_opened(segments, segment, file);
     } else {
-        list_remove(&segment->open_link);
-        list_add_tail(&segments->open_files, &segment->open_link);
+        note_used(segments, segment);
     }
     *out_file = segment->file;
     return OK;
@@ -99,8 +112,12 @@ void segments_read(struct segments *segments, struct segment *segment, struct di
     segment->reading++;
     op->verb = DISK_READ;
     op->lane = LANE_READ;
-    if (!op->fresh)
+    if (!op->fresh) {
         op->file = segment->file;
+        if (op->file)
+            note_used(segments, segment);
+    }
+    op->exact = is_exact(segment);
     segments_file_name(segment, op->name);
     segments->disk->verbs->submit(segments->disk, op);
 }

@@ -383,6 +383,19 @@ static enum err skip_region(struct recovery *recovery, struct segment *segment)
 /* ---- a segment ---- */
 
 /*
+ * The place of an intact batch. known[0] is never above the first unproven batch, and mostly right
+ * in front of it, so that find_unproven() need not read all of the segment a second time.
+ */
+static void note_place(struct recovery *recovery, uint64_t number, uint64_t offset)
+{
+    struct batch_place *known = recovery->known;
+    if (known[1].number > recovery->proven + 1)
+        return;
+    known[0] = known[1];
+    known[1] = (struct batch_place){.number = number, .offset = offset};
+}
+
+/*
  * Replays batches from the segment's end so far up to (not including) `batch_end`, or up to the
  * first that is not intact, which is no error. ERR_IO with PLACE_UNREAD: the disk cannot read it;
  * other errors are those of replay_batch().
@@ -408,6 +421,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
             replay_batch(recovery, segment, walker->offset, &walker->head, walker->batch);
         if (err)
             return err;
+        note_place(recovery, walker->expected, walker->offset);
         segments_grow(segment, walker->bytes);
         uint64_t bytes = walker->bytes;
         walker_next(walker);
@@ -469,7 +483,9 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
 static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
                               struct walker *walker)
 {
-    walker_move_to(walker, BLOCK, segment->batch_first);
+    const struct batch_place *from = &recovery->known[0];
+    CHECK(from->number <= recovery->proven + 1);
+    walker_move_to(walker, from->offset, from->number);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
@@ -581,6 +597,8 @@ bool recovery_in_order(const struct recovery *recovery)
 static enum err replay_last(struct recovery *recovery, struct segment *segment,
                             struct walker *walker)
 {
+    const struct batch_place first = {.number = segment->batch_first, .offset = BLOCK};
+    recovery->known[0] = recovery->known[1] = first;
     for (;;) {
         enum err err = replay_good(recovery, segment, walker, UINT64_MAX);
         bool blank = walker->kind == PLACE_BLANK || walker->kind == PLACE_END;

@@ -7,6 +7,11 @@
 #include "store/internal.h"
 #include "store/recovery/damage.h"
 
+/* Where a batch is in its segment. */
+struct batch_place {
+    uint64_t number, offset;
+};
+
 struct recovery {
     struct store *store;
     struct store_error *error;
@@ -20,6 +25,7 @@ struct recovery {
     bool surveyed;            /* `damage` is set, because damage was found */
     struct damage damage;
     /* Of the last segment: */
+    struct batch_place known[2];     /* at or in front of `unproven_at`; and a later one */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
     uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
     uint64_t epoch;                  /* of the last batch that has one */

@@ -503,7 +503,10 @@ static void start(struct far_page_read *read, size_t least)
     scan->at = at;
     size_t len = bytes_wanted(read, room);
     len = len < least ? least : len;
-    begin_read(read, part->slice, offset + at, len < room ? len : room);
+    len = len < room ? len : room;
+    begin_read(read, part->slice, offset + at, len);
+    read->op.ahead =
+        read->backwards ? 0 : slice_listing_ahead(part->slice, part->block, offset + at + len);
     read->op.inspect = inspect;
     read->op.done = read_ended;
     segments_read(read->store->segments, part->slice->segment, &read->op);

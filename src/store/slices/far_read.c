@@ -151,7 +151,6 @@ static void submit(struct far_read *read, size_t len)
     read->op = (struct disk_op){
         .into = read->bytes,
         .len = len,
-        .alone = true,
         .offset = read->offset,
         .inspect = inspect,
         .done = read_ended,

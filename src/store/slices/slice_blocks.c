@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "store/slices/slices_parts.h"
 
+enum { LISTING_AHEAD = 256 * 1024 }; /* bytes */
+
 uint32_t slice_block_live(const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
@@ -91,4 +93,28 @@ bool slice_block_has_come(const struct slice *slice, uint32_t block)
 {
     bool in_memory = slice->in_memory && slice->in_memory[block / 64] >> block % 64 & 1;
     return in_memory || slice_block_live(slice, block) == 0;
+}
+
+/*
+ * None behind the first read of a slice, which may be all that is wanted of it; then the rest of a
+ * block of which a second part is read; and LISTING_AHEAD behind a second block, requested again
+ * when the last of them is read.
+ */
+uint64_t slice_listing_ahead(struct slice *slice, uint32_t block, uint64_t end)
+{
+    bool same = slice->listed == block + 1, next = slice->listed > 0 && slice->listed == block;
+    uint32_t to = block + 1;
+    slice->listed = block + 1;
+    if (!same && !next) {
+        slice->listed_to = 0;
+        return 0;
+    }
+    while (next && to < slice->head.blocks &&
+           slice_block_end(slice, to) - slice_block_end(slice, block) <= LISTING_AHEAD)
+        to++;
+    if (slice->listed_to > block + 1 || slice->listed_to >= to ||
+        slice_block_end(slice, to - 1) <= end)
+        return 0;
+    slice->listed_to = to;
+    return slice_block_end(slice, to - 1) - end;
 }

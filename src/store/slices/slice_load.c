@@ -20,6 +20,7 @@
 enum {
     LOADS_MAX = SLICE_READS_MAX - 1, /* blocks under way … */
     LOAD_BYTES = 512 * 1024,         /* … and their bytes, unless it is a single one */
+    AHEAD_BYTES = 256 * 1024,        /* of a slice's next blocks that are due as well: read ahead */
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
     SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
     LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
@@ -41,11 +42,11 @@ static int64_t ahead_us(const struct slices *slices)
     return horizon_us > 0 ? horizon_us / 2 : AHEAD_DEFAULT_US;
 }
 
-/* When the first block that was never tried must be loaded; INT64_MAX: there is none. */
-static int64_t first_at(const struct slices *slices, const struct slice *slice)
+/* When a block must be loaded; INT64_MAX: never, or there is none. */
+static int64_t block_load_at(const struct slices *slices, const struct slice *slice, uint32_t block)
 {
-    const struct slice_fence *fence = &slice->fences[slice->begun];
-    if (slice->head.state != JOB_DELAYED || slice->begun == slice->head.blocks ||
+    const struct slice_fence *fence = &slice->fences[block];
+    if (slice->head.state != JOB_DELAYED || block >= slice->head.blocks ||
         fence->offset >= slice->named)
         return INT64_MAX;
     int64_t at_us;
@@ -58,7 +59,7 @@ static int64_t load_at(const struct slices *slices, const struct slice *slice)
 {
     if (slice->live_jobs == 0)
         return INT64_MAX;
-    int64_t at_us = first_at(slices, slice);
+    int64_t at_us = block_load_at(slices, slice, slice->begun);
     return slice->unread_count > 0 && slice->retry_at_us < at_us ? slice->retry_at_us : at_us;
 }
 
@@ -392,21 +393,41 @@ static void read_ended(struct disk_op *op)
     batch_walk_init(&load->walk, load->bytes, load->payload_bytes);
 }
 
+/*
+ * How many bytes behind this block are of blocks that will be read soon: the disk reads them
+ * meanwhile, in one piece. Its system cannot know: it would read ahead in any slice, and far.
+ */
+static uint64_t ahead_of(const struct slices *slices, struct slice *slice, uint32_t block)
+{
+    uint32_t next = block + 1, end = next;
+    if (slice->requested > next)
+        return 0;
+    while (block_load_at(slices, slice, end) <= slices->store->now_us &&
+           !slice_block_has_come(slice, end) &&
+           slice_block_end(slice, end) - slice_block_end(slice, block) <= AHEAD_BYTES)
+        end++;
+    slice->requested = end;
+    return slice_block_end(slice, end - 1) - slice_block_end(slice, block);
+}
+
 static void start_read(struct block_load *load)
 {
+    struct slice *slice = load->slice;
+    bool first = load->tries == 0 && !load->again && !load->emptying;
     CHECK(!load->reading && !load->there && load->len > 0 && load->len % BLOCK == 0);
     load->op = (struct disk_op){
         .into = load->bytes,
         .len = load->len,
-        .offset = (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        .offset = (uint64_t)slice->fences[load->block].offset * BLOCK,
         .fresh = load->tries > 0 || load->again, /* past the page cache */
+        .ahead = first ? ahead_of(load->slices, slice, load->block) : 0,
         .inspect = inspect,
         .done = read_ended,
         .owner = load,
     };
     load->reading = true;
     load->good = false;
-    segments_read(load->slices->segments, load->slice->segment, &load->op);
+    segments_read(load->slices->segments, slice->segment, &load->op);
 }
 
 /* ---- passing records to the callbacks ---- */

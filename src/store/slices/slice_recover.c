@@ -20,33 +20,62 @@
 enum {
     RECORD_BYTES = 4096,           /* read at first of a record */
     REPLAYED_AT_ONCE = 64,         /* far jobs passed in one call of replay_far() */
-    FETCH_BYTES = 4 * 1024 * 1024, /* read ahead: bytes of indexes, … */
+    FETCH_HEADS = 16,              /* read ahead: headers of files, which stay open meanwhile; */
+    FETCH_BYTES = 4 * 1024 * 1024, /* bytes of indexes, … */
     FETCH_INDEXES = 16,            /* … of at most so many slices, whose files stay open */
     HEAD_AS_BYTES = 64 * 1024,     /* for progress: opening a file counts as replaying so much */
     JOBS_BY_BYTE = 32, /* for progress: far_end() of so many jobs counts as reading one byte */
 };
 
-/* Read-ahead: the log will mention most slices, and then the first block of their file is read. */
-static void fetch_head(struct disk *disk, uint32_t number)
+static enum err open_slice(struct disk *disk, uint32_t number, struct disk_file **out_file)
 {
-    struct disk_file *file = NULL;
     char name[DISK_NAME_MAX];
     slice_name(number, name);
-    if (!disk->verbs->open(disk, name, false, &file))
-        disk->verbs->fetch(disk, file, 0, BLOCK);
-    if (file)
-        disk->verbs->close(disk, file);
+    enum err err = disk->verbs->open(disk, name, false, out_file);
+    if (!err)
+        disk->verbs->exact(disk, *out_file);
+    return err;
+}
+
+/*
+ * Read-ahead: the log will mention most slices, and then the header and the fences of their file
+ * are read. Where the fences are is in the header, which was requested FETCH_HEADS files ago.
+ */
+static void fetch_fences(struct disk *disk, struct disk_file *file, char *block)
+{
+    struct slice_head head;
+    size_t got = 0;
+    bool read = disk->verbs->read(disk, file, 0, block, BLOCK, &got) == OK && got == BLOCK;
+    if (read && slice_head_decode(block, &head) == FORMAT_GOOD) /* else get_slice() tells of it */
+        disk->verbs->fetch(disk, file, head.data_end, (uint64_t)head.blocks * SLICE_FENCE_BYTES);
+    disk->verbs->close(disk, file);
+}
+
+static void fetch_head(struct disk *disk, const struct found_slice *found,
+                       struct disk_file **out_file)
+{
+    if (!found->half_made && open_slice(disk, found->number, out_file) == OK)
+        disk->verbs->fetch(disk, *out_file, 0, BLOCK);
 }
 
 enum err slices_begin(struct slices *slices, const struct directory *directory)
 {
+    struct disk *disk = slices->store->disk;
+    struct disk_file *files[FETCH_HEADS] = {0};
+    char *block = mem_aligned(BLOCK, BLOCK);
     enum err err = OK;
     slices->directory = directory;
-    for (size_t i = 0; i < directory->slice_count && !err; i++) {
-        if (!directory->slices[i].half_made)
-            fetch_head(slices->store->disk, directory->slices[i].number);
+    for (size_t i = 0; i < directory->slice_count + FETCH_HEADS; i++) {
+        struct disk_file **file = &files[i % FETCH_HEADS];
+        if (*file)
+            fetch_fences(disk, *file, block);
+        *file = NULL;
+        if (i >= directory->slice_count || err)
+            continue;
+        fetch_head(disk, &directory->slices[i], file);
         err = store_opening_progress(slices->store, HEAD_AS_BYTES, false);
     }
+    mem_free(block);
     return err;
 }
 
@@ -116,7 +145,7 @@ static enum err get_slice(struct slices *slices, uint32_t number, struct slice *
     }
     slice_name(number, name);
     if (directory_has_slice(slices->directory, number)) {
-        enum err err = disk->verbs->open(disk, name, false, &file);
+        enum err err = open_slice(disk, number, &file);
         if (!err)
             err = read_head(slices, file, number, &head, &fences);
         if (file)

@@ -62,6 +62,9 @@ struct slice {
     uint32_t loaded;                 /* number of its first blocks that have been loaded, … */
     uint64_t *unread;    /* … except these: bitmap of blocks that the disk could not read */
     uint32_t begun;      /* number of its first blocks that are loaded or being loaded */
+    uint32_t requested;  /* number of its first blocks that were read ahead for loading */
+    uint32_t listed;     /* the block that a listing has read last, plus one; 0: none … */
+    uint32_t listed_to;  /* … and the first one that was not read ahead for it */
     uint64_t *in_memory; /* bitmap of blocks whose jobs were all in memory after the replay; NULL:
                             there is none */
     uint32_t unread_count;

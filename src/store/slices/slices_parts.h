@@ -127,6 +127,9 @@ uint32_t slice_next_unread(const struct slice *slice);
 /* After the replay: notes the blocks whose live jobs all have a MOVE, so that the replay has put
    them into memory. O(moves * log blocks + bytes of the file / 512) */
 void slice_note_in_memory(struct slice *slice);
+/* A listing reads the block, up to offset `end`: how many bytes behind that are to be read ahead.
+   O(their blocks) */
+uint64_t slice_listing_ahead(struct slice *slice, uint32_t block, uint64_t end);
 /* No job has to come from the block: all have ended, or were in memory after the replay, where a
    job that has a MOVE stays until it ends or leaves for another slice. O(as slice_block_live) */
 bool slice_block_has_come(const struct slice *slice, uint32_t block);

@@ -6,6 +6,7 @@
 #include "slice_bed.h"
 #include "store/slices/far_image.h"
 #include "store/slices/slice_format.h"
+#include "store/slices/slices_parts.h"
 #include "store/verify.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
@@ -88,10 +89,39 @@ static void add_head(void *ctx, const char *name)
     *heads += slice_name_parse(name, &number) ? DISK_ALIGN : 0;
 }
 
+/* Of the slices, none of which may have been removed. */
+static uint64_t fences_of(const struct model *model)
+{
+    const struct list *all = &model->store->slices->all;
+    uint64_t bytes = 0;
+    for (struct list *at = all->next; at != all; at = at->next)
+        bytes += (uint64_t)slice_of(at)->head.blocks * SLICE_FENCE_BYTES;
+    return bytes;
+}
+
+static uint64_t model_loose_reads;
+
+static void add_loose_reads(void *ctx, const char *name)
+{
+    struct model *model = ctx;
+    uint32_t number;
+    model_loose_reads +=
+        slice_name_parse(name, &number) ? sim_disk_loose_reads(model->disk, name) : 0;
+}
+
+/* Of slices. */
+static uint64_t loose_reads(struct model *model)
+{
+    struct disk *disk = model->options.disk;
+    model_loose_reads = 0;
+    assert_int_equal(disk->verbs->list(disk, add_loose_reads, model), OK);
+    return model_loose_reads;
+}
+
 /* It opens, has what it should have, and lives on. */
 static void opens(struct model *model, bool by_image)
 {
-    uint64_t heads = 0, fetched = sim_disk_fetched(model->disk);
+    uint64_t heads = 0, fetched = sim_disk_fetched(model->disk), loose = loose_reads(model);
     struct disk *disk = model->options.disk;
     assert_int_equal(disk->verbs->list(disk, add_head, &heads), OK);
     enum err err = model_open(model);
@@ -99,7 +129,9 @@ static void opens(struct model *model, bool by_image)
         print_error("%s: %s\n", model->error.file, model->error.text);
     assert_int_equal(err, OK);
     assert_int_equal(took_image(model), by_image);
+    assert_int_equal(loose_reads(model), loose);
     fetched = sim_disk_fetched(model->disk) - fetched;
+    heads += fences_of(model);
     assert_true(by_image ? fetched == heads : fetched > heads); /* and indexes */
     assert_false(has_image(model));
     model_check(model);

@@ -683,8 +683,9 @@ static void a_turn(struct model *model)
 static void assert_reads_at_most(struct model *model, bool backwards, uint64_t most)
 {
     static struct listed listed;
-    uint64_t before = read_bytes(model);
+    uint64_t before = read_bytes(model), fetched = sim_disk_fetched(model->disk);
     list_all(model, backwards, INSTANT_PAGE, &listed, a_turn);
+    assert_true((sim_disk_fetched(model->disk) > fetched) != backwards);
     assert_lists_all_far(model, &listed);
     for (unsigned i = 1; i < listed.count; i++)
         assert_true((listed.seqs[i] > listed.seqs[i - 1]) != backwards);

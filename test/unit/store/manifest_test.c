@@ -8,6 +8,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "store/format.h"
+#include "store/internal.h"
 
 static struct manifest *decode(struct model *model, int slot, struct manifest *room)
 {
@@ -260,6 +261,42 @@ static void a_store_closed_in_order_is_opened_without_reading_zeros(void **state
     }
 }
 
+/* Of 1 MiB each, after a cut. *out_bytes: those of the log. */
+static int64_t reads_of_a_start(unsigned batches, uint64_t *out_bytes)
+{
+    struct model model;
+    int64_t reads = 0;
+    model_init(&model, 1);
+    model.options.segment_bytes = 8 * 1024 * 1024; /* one has all */
+    model.body_bytes = model.options.body_max = 30 * 1024;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < batches; i++) {
+        assert_int_equal(model_push(&model), OK);
+        model_settle(&model);
+    }
+    *out_bytes = segments_first(model.store->segments)->end;
+    end(&model, false);
+    sim_disk_cold(model.disk, true);
+    sim_disk_read_waits(model.disk, &reads, 1);
+    assert_int_equal(model_open(&model), OK);
+    sim_disk_read_waits(model.disk, NULL, 0);
+    sim_disk_cold(model.disk, false);
+    model_check(&model);
+    model_fini(&model);
+    return reads;
+}
+
+/* What may be written again is behind it, and that alone is read a second time. */
+static void what_is_proven_durable_is_read_once(void **state)
+{
+    (void)state;
+    uint64_t bytes;
+    int64_t least = reads_of_a_start(1, &bytes);
+    assert_true(bytes < 1024 * 1024);
+    assert_in_range(reads_of_a_start(180, &bytes), least, least + 2);
+    assert_in_range(bytes, 5 * 1024 * 1024, 7 * 1024 * 1024);
+}
+
 /* Takes the batch of the job out of the log's only segment: there are zeros. */
 static void lose_batch(struct model *model, const struct model_job *job)
 {
@@ -362,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_cut_manifest_is_refused),
         cmocka_unit_test(a_second_opener_is_locked_out),
         cmocka_unit_test(a_store_closed_in_order_is_opened_without_reading_zeros),
+        cmocka_unit_test(what_is_proven_durable_is_read_once),
         cmocka_unit_test(a_manifest_older_than_the_log_is_not_believed_to_be_its_end),
         cmocka_unit_test(each_job_is_told_of_before_it_is_replayed),
     };

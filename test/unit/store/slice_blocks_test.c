@@ -239,6 +239,37 @@ static void a_slice_is_emptied_when_the_disk_is_well_again(void **state)
     end_well(&model);
 }
 
+static uint64_t listing_ahead(struct slice *slice, uint32_t block, uint32_t quarters)
+{
+    uint64_t bytes = slice_block_end(slice, block) - (uint64_t)slice->fences[block].offset * BLOCK;
+    return slice_listing_ahead(slice, block,
+                               slice_block_end(slice, block) - bytes * (4 - quarters) / 4);
+}
+
+/* Nothing for a page that ends with its first part, and no byte twice. */
+static void a_listing_that_goes_on_reads_ahead(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 12, BYTES = SLICE_BLOCK_BYTES };
+    struct slice_fence fences[BLOCKS] = {0};
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        fences[i].offset = 1 + i * (BYTES / BLOCK);
+    struct slice slice = {.fences = fences,
+                          .head = {.blocks = BLOCKS, .data_end = BLOCK + (uint64_t)BLOCKS * BYTES}};
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(listing_ahead(&slice, 0, 2), 0);
+        assert_int_equal(listing_ahead(&slice, 0, 3), BYTES / 4);
+        assert_int_equal(listing_ahead(&slice, 0, 4), 0);
+        assert_int_equal(listing_ahead(&slice, 1, 4), 4 * BYTES);
+        for (uint32_t block = 2; block < 5; block++)
+            assert_int_equal(listing_ahead(&slice, block, 4), 0);
+        assert_int_equal(listing_ahead(&slice, 5, 4), 4 * BYTES);
+        assert_int_equal(listing_ahead(&slice, 9, 4), 0); /* of another listing */
+        assert_int_equal(listing_ahead(&slice, 10, 4), BYTES);
+        assert_int_equal(listing_ahead(&slice, 11, 4), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +278,7 @@ int main(void)
         cmocka_unit_test(p3_a_start_reads_no_block_whose_jobs_have_ended),
         cmocka_unit_test(p3_a_start_reads_no_block_whose_jobs_are_in_memory),
         cmocka_unit_test(a_start_reads_a_block_of_which_one_job_is_not_in_memory),
+        cmocka_unit_test(a_listing_that_goes_on_reads_ahead),
         cmocka_unit_test(a_slice_is_emptied_when_the_disk_is_well_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

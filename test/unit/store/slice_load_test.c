@@ -114,6 +114,49 @@ static void jobs_come_in_the_order_of_their_blocks_however_the_reads_end(void **
     }
 }
 
+/* Those behind a slice's first block. */
+static uint64_t later_blocks(const struct slices *slices)
+{
+    uint64_t bytes = 0;
+    for (struct list *at = slices->all.next; at != &slices->all; at = at->next)
+        bytes += slice_of(at)->head.data_end - slice_block_end(slice_of(at), 0);
+    return bytes;
+}
+
+static uint64_t loose_reads(struct model *model)
+{
+    uint64_t reads = 0;
+    char name[DISK_NAME_MAX];
+    const struct list *all = &model->store->slices->all;
+    for (struct list *at = all->next; at != all; at = at->next) {
+        slice_name(slice_of(at)->head.number, name);
+        reads += sim_disk_loose_reads(model->disk, name);
+    }
+    return reads;
+}
+
+/* By the system it would be guesses: of blocks that are due in a week, too. */
+static void a_slice_is_read_ahead_as_far_as_its_blocks_are_due(void **state)
+{
+    (void)state;
+    struct arrivals seen;
+    begin(&seen, 1);
+    add_slices(&seen, JOB_BYTES);
+    struct model *model = &seen.model;
+    uint64_t fetched = sim_disk_fetched(model->disk), behind = later_blocks(model->store->slices);
+    model->now_us += HOUR_US / 2 + 1000000; /* the first block of one slice is due */
+    for (int i = 0; i < 10; i++)
+        turn(&seen);
+    assert_in_range(seen.count, 1, JOBS / 2);
+    assert_int_equal(sim_disk_fetched(model->disk), fetched);
+    struct list *first = model->store->slices->all.next; /* the slice of i = 0 */
+    behind -= slice_of(first)->fences[2].offset * BLOCK - slice_block_end(slice_of(first), 0);
+    load_all(&seen);
+    assert_int_equal(sim_disk_fetched(model->disk), fetched + behind);
+    assert_int_equal(loose_reads(model), 0);
+    model_fini(model);
+}
+
 static void p8_blocks_under_way_have_a_bounded_number_of_bytes(void **state)
 {
     (void)state;
@@ -323,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_come_in_the_order_of_their_blocks_however_the_reads_end),
+        cmocka_unit_test(a_slice_is_read_ahead_as_far_as_its_blocks_are_due),
         cmocka_unit_test(p8_blocks_under_way_have_a_bounded_number_of_bytes),
         cmocka_unit_test(p8_one_block_is_under_way_while_memory_is_short),
         cmocka_unit_test(a_block_that_cannot_be_read_holds_up_no_other),

@@ -211,6 +211,56 @@ static void no_more_files_are_open_than_was_said(void **state)
     model_fini(&model);
 }
 
+/* A read of some segment's file. */
+struct use {
+    struct segments *segments;
+    struct segment *segment;
+    struct disk_op op;
+    char block[DISK_ALIGN];
+};
+
+static void use_ended(struct disk_op *op)
+{
+    struct use *use = op->owner;
+    assert_int_equal(op->err, OK);
+    segments_read_end(use->segments, use->segment, op);
+}
+
+static void use_file(struct model *model, struct segment *segment)
+{
+    struct use use = {.segments = model->store->segments, .segment = segment};
+    use.op = (struct disk_op){
+        .into = use.block, .len = sizeof(use.block), .done = use_ended, .owner = &use};
+    segments_read(use.segments, segment, &use.op);
+    while (segment->reading > 0) {
+        (void)sim_disk_step(model->disk, LANE_READ);
+        store_poll(model->store);
+    }
+    assert_non_null(segment->file);
+}
+
+/* By a thread's reads alone, as of blocks of far jobs. */
+static void a_file_that_is_read_again_and_again_stays_open(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 4);
+    model.options.files_max = 5;
+    assert_int_equal(model_open(&model), OK);
+    push_backlog(&model, 400);
+    model_settle(&model);
+    struct segment *first = segments_first(model.store->segments), *other = first;
+    use_file(&model, first);
+    for (int i = 0; i < 10; i++) {
+        other = segments_after(model.store->segments, other);
+        assert_non_null(other);
+        use_file(&model, other);
+        assert_non_null(first->file);
+        use_file(&model, first);
+    }
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +271,7 @@ int main(void)
         cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_commit_is_no_failure),
         cmocka_unit_test(no_more_files_are_open_than_was_said),
+        cmocka_unit_test(a_file_that_is_read_again_and_again_stays_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
