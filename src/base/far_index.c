@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
+#include "base/prefetch.h"
 
 enum {
     SHARD_BITS = 12,
@@ -669,8 +670,8 @@ void far_index_prefetch(const struct far_index *index, uint64_t hash)
         return;
     /* A run is mostly longer than a cache line: the next line will be needed as well. */
     const uint64_t *home = &shard->entries[home_of(shard, print_of(entry_of(hash, 0, 0)))];
-    __builtin_prefetch(home, 1);
-    __builtin_prefetch(home + LINE_ENTRIES, 1);
+    prefetch_write(home);
+    prefetch_write(home + LINE_ENTRIES);
 }
 
 void far_index_init(struct far_index *index)

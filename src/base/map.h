@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/prefetch.h"
+
 #define MAP_NONE UINT32_MAX
 
 struct map_segment {
@@ -77,7 +79,7 @@ static inline void map_prefetch(const struct map *map, uint64_t hash)
     if (!map->segments)
         return;
     const struct map_segment *segment = map_segment_of(map, hash);
-    __builtin_prefetch(&segment->slots[map_home(segment, hash)], 1);
+    prefetch_write(&segment->slots[map_home(segment, hash)]);
 }
 
 /* The number that map_find() compares first, or MAP_NONE: a guess, to prefetch its object. */

@@ -30,6 +30,7 @@
 #include <stdbool.h>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 
 enum {
     DUE = WHEEL_LEVELS, /* the level of items that were due when added; only its slot 0 is used */
@@ -287,9 +288,9 @@ void wheel_prefetch(const struct wheel *wheel, uint32_t item)
     struct link link = *link_of(wheel, item);
     uint32_t prev = link.prev & NONE;
     if (prev != NONE)
-        __builtin_prefetch(link_of(wheel, prev), 1);
+        prefetch_write(link_of(wheel, prev));
     if (link.next != POOL_NONE)
-        __builtin_prefetch(link_of(wheel, link.next), 1);
+        prefetch_write(link_of(wheel, link.next));
 }
 
 /* ---- what comes next ---- */

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/far_hash.h"
 #include "base/mem.h"
+#include "base/prefetch.h"
 #include "core/core_internal.h"
 #include "core/far.h"
 
@@ -173,8 +174,8 @@ static void fetch_job(const struct core *core, uint32_t number)
     const char *job = pool_at(&core->jobs, number);
     size_t size_bytes = pool_bytes_of(&core->jobs, number);
     for (size_t at = 0; at < size_bytes; at += LINE)
-        __builtin_prefetch(job + at, 1);
-    __builtin_prefetch(job + size_bytes - 1, 1); /* jobs are not aligned to cache lines */
+        prefetch_write(job + at);
+    prefetch_write(job + size_bytes - 1); /* jobs are not aligned to cache lines */
 }
 
 /* Prefetches what core_depart() changes besides the job itself. */

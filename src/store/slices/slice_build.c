@@ -28,13 +28,15 @@ void slice_build_begin(struct slice_build *build, const struct store_id *id, uin
 {
     char *image = build->image;
     size_t cap = build->cap;
-    CHECK(build->head.number == 0);
+    struct buf index = build->index;
+    CHECK(build->head.number == 0 && index.len == 0);
     *build = (struct slice_build){
         .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
         .tag = store_tag(id),
         .image = image ? image : mem_alloc(IMAGE_FIRST),
         .len = BLOCK,
         .cap = image ? cap : IMAGE_FIRST,
+        .index = index,
         .last = {.offset = BLOCK},
     };
     map_init(&build->topics_map, topic_eq, build);
@@ -44,13 +46,22 @@ void slice_build_reset(struct slice_build *build, struct discard *spent)
 {
     char *image = build->image;
     size_t cap = build->cap;
-    struct buf *const parts[] = {&build->fences, &build->topics, &build->topics_at, &build->index};
+    struct buf index = build->index;
+    struct buf *const parts[] = {&build->fences, &build->topics, &build->topics_at};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         discard_buf(spent, parts[i]);
     build->image = NULL;
+    build->index = (struct buf){0};
     slice_build_fini(build);
     build->image = image;
     build->cap = cap;
+    build->index = index;
+    build->index.len = 0;
+}
+
+size_t slice_build_kept(const struct slice_build *build)
+{
+    return build->cap + build->index.cap;
 }
 
 void slice_build_fini(struct slice_build *build)

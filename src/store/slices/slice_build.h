@@ -25,9 +25,11 @@ struct slice_build {
 
 /* Begins a slice, in a zeroed struct or after slice_build_reset(). `number`: the slice's, not 0. */
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number);
-/* Discards the slice. Keeps the image's memory for the next slice; other large memory goes to
-   `spent`. */
+/* Discards the slice. Keeps the memory of the image and of the index for the next slice; other large
+   memory goes to `spent`. */
 void slice_build_reset(struct slice_build *build, struct discard *spent);
+/* Bytes of memory that it has. O(1). */
+size_t slice_build_kept(const struct slice_build *build);
 /* Frees 1 MiB of the memory that slice_build_reset() kept, or what is left of it. */
 void slice_build_less(struct slice_build *build);
 void slice_build_fini(struct slice_build *build); /* does nothing to a zeroed one */

@@ -29,6 +29,7 @@
 #include "base/err.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "base/prefetch.h"
 #include "store/log/segments.h"
 #include "store/recovery/directory.h"
 #include "store/slices/slice_format.h"
@@ -176,7 +177,7 @@ static inline bool slice_is_loaded(const struct slice *slice, uint32_t block)
 static inline void slice_prefetch_death(const struct slice *slice, uint64_t offset)
 {
     if (slice->dead)
-        __builtin_prefetch(&slice->dead[slice_unit(offset) / 64], 1);
+        prefetch_write(&slice->dead[slice_unit(offset) / 64]);
 }
 
 static inline bool slice_is_dead(const struct slice *slice, uint64_t offset)

@@ -188,11 +188,11 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 
 /* ---- the end ---- */
 
-/* The slice is complete, or was given up. Its memory is freed in pieces. */
+/* The slice is complete, or was given up. Most of its memory is kept, the rest freed in pieces. */
 static void end_slice(struct spill *spill)
 {
     slice_build_reset(&spill->build.slice, &spill->room.spent);
-    discard_buf(&spill->room.spent, &spill->build.leaving);
+    spill->build.leaving.len = 0;
     spill->build.gather = NULL;
     spill->built = false;
     spill->slice = NULL;
@@ -209,7 +209,16 @@ static void reset(struct spill *spill)
 
 static uint64_t kept_bytes(const struct spill *spill)
 {
-    return gather_room_bytes(&spill->room) + spill->build.slice.cap;
+    const struct spill_build *build = &spill->build;
+    return gather_room_bytes(&spill->room) + build->leaving.cap + slice_build_kept(&build->slice);
+}
+
+/* Frees some of the memory that is kept. */
+static void keep_less(struct spill *spill)
+{
+    discard_buf(&spill->room.spent, &spill->build.leaving);
+    if (!gather_room_less(&spill->room))
+        slice_build_less(&spill->build.slice);
 }
 
 void spill_rest(struct spill *spill)
@@ -221,8 +230,8 @@ void spill_rest(struct spill *spill)
     if (kept == 0)
         return;
     bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept;
-    if ((scarce || spill->store->now_us >= spill->keep_until_us) && !gather_room_less(&spill->room))
-        slice_build_less(&spill->build.slice);
+    if (scarce || spill->store->now_us >= spill->keep_until_us)
+        keep_less(spill);
 }
 
 int64_t spill_rest_us(const struct spill *spill)
@@ -546,5 +555,6 @@ void spill_free(struct spill *spill)
     drop_all(spill);
     gather_room_fini(&spill->room);
     slice_build_fini(&spill->build.slice);
+    buf_fini(&spill->build.leaving);
     mem_free(spill);
 }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/far_hash.h"
+#include "base/prefetch.h"
 #include "store/log/segments.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slices.h"
@@ -19,7 +20,7 @@ static void fetch(const struct spill_gather *gather, size_t number)
         return;
     const struct spilled *job = gather_job(gather, number);
     for (uint32_t at = 0; at < job->len && at < FETCHED; at += LINE)
-        __builtin_prefetch(job->record + at);
+        prefetch_read(job->record + at);
 }
 
 static void build_one(struct spill_build *build, const struct spilled *job)

@@ -29,17 +29,21 @@ static size_t chunk_count(const struct buf *chunks)
 
 uint64_t gather_room_bytes(const struct gather_room *room)
 {
-    return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES + room->spent.bytes;
+    return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES + room->jobs.cap + room->spare.cap +
+           room->spent.bytes;
 }
 
 bool gather_room_less(struct gather_room *room)
 {
     size_t count = chunk_count(&room->chunks);
-    if (count == 0)
-        return false;
-    mem_free(chunk_at(&room->chunks, count - 1));
-    room->chunks.len -= sizeof(char *);
-    return true;
+    bool more = count > 0 || room->jobs.cap + room->spare.cap > 0;
+    discard_buf(&room->spent, &room->jobs);
+    discard_buf(&room->spent, &room->spare);
+    if (count > 0) {
+        mem_free(chunk_at(&room->chunks, count - 1));
+        room->chunks.len -= sizeof(char *);
+    }
+    return more;
 }
 
 void gather_room_fini(struct gather_room *room)
@@ -74,21 +78,44 @@ static char *take_room(struct spill_gather *gather, struct gather_room *room, si
     return at;
 }
 
+/* Keeps the larger one of the two, as *kept. */
+static void keep_larger(struct gather_room *room, struct buf *kept, struct buf *used)
+{
+    if (used->cap > kept->cap) {
+        struct buf swapped = *kept;
+        *kept = *used;
+        *used = swapped;
+    }
+    kept->len = 0;
+    discard_buf(&room->spent, used);
+}
+
 void gather_fini(struct spill_gather *gather, struct gather_room *room)
 {
     if (gather->chunks.len)
         buf_add(&room->chunks, gather->chunks.at, gather->chunks.len);
     buf_fini(&gather->chunks);
-    discard_buf(&room->spent, &gather->jobs);
+    keep_larger(room, &room->jobs, &gather->jobs);
+    keep_larger(room, &room->spare, &gather->spare);
     *gather = (struct spill_gather){0};
 }
 
 /* ---- adding ---- */
 
+/* For its first job. */
+static void take_tables(struct spill_gather *gather, struct gather_room *room)
+{
+    gather->jobs = room->jobs;
+    gather->spare = room->spare;
+    room->jobs = room->spare = (struct buf){0};
+}
+
 void gather_add(struct spill_gather *gather, struct gather_room *room, const struct event *job,
                 const struct far_draft *draft, uint64_t content_sum, uint32_t old_bytes)
 {
     CHECK(gather->taken == 0);
+    if (!gather->jobs.cap)
+        take_tables(gather, room);
     char *at = take_room(gather, room, draft->len);
     far_record_end(job, draft, content_sum, at);
     gather->record_bytes += draft->len;
@@ -169,17 +196,16 @@ void gather_sort(struct spill_gather *gather)
 {
     size_t count = gather_count(gather);
     CHECK(gather->taken == 0 && count <= UINT32_MAX);
-    struct buf spare_room = {0};
-    buf_reserve(&spare_room, gather->jobs.len);
+    buf_reserve(&gather->spare, gather->jobs.len);
     struct spilled *jobs = (struct spilled *)(void *)gather->jobs.at;
-    struct spilled *spare = (struct spilled *)(void *)spare_room.at, *first = jobs;
+    struct spilled *spare = (struct spilled *)(void *)gather->spare.at, *first = jobs;
     sort_by(&jobs, &spare, count, BY_SEQ);
     sort_by(&jobs, &spare, count, BY_DUE);
     if (jobs != first) {
-        spare_room.len = gather->jobs.len;
-        struct buf swapped = gather->jobs;
-        gather->jobs = spare_room;
-        spare_room = swapped;
+        struct buf sorted = gather->spare;
+        sorted.len = gather->jobs.len;
+        gather->spare = gather->jobs;
+        gather->spare.len = 0;
+        gather->jobs = sorted;
     }
-    buf_fini(&spare_room);
 }

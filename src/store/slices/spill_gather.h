@@ -25,29 +25,31 @@ struct spilled {
     uint32_t len;       /* of `record` */
 };
 
-/* Free memory for records, kept from run to run, because page faults of new memory would double the
-   time for a record. A struct of zeros is empty. */
+/* Free memory, kept from run to run, because page faults of new memory would double the time for a
+   record. A struct of zeros is empty. */
 struct gather_room {
-    struct buf chunks;    /* char *: GATHER_RECORD_MAX bytes each */
-    struct discard spent; /* large memory to be freed, a piece in each turn */
+    struct buf chunks;      /* char *: GATHER_RECORD_MAX bytes each, for records */
+    struct buf jobs, spare; /* spill_gather::jobs and spare of the next run */
+    struct discard spent;   /* large memory to be freed, a piece in each turn */
 };
 
-/* Bytes of both. O(1). */
+/* Bytes of all of it. O(1). */
 uint64_t gather_room_bytes(const struct gather_room *room);
-/* Frees one chunk. False: there is none. O(1). */
+/* Frees one chunk, or has the rest freed in turns. False: there is none. O(1). */
 bool gather_room_less(struct gather_room *room);
 void gather_room_fini(struct gather_room *room); /* frees all; the struct is empty then */
 
 /* A struct of zeros is empty. */
 struct spill_gather {
     struct buf jobs;   /* struct spilled: as they were added, or sorted */
+    struct buf spare;  /* the same size, for sorting */
     size_t taken;      /* how many of them are in slices already */
     struct buf chunks; /* char *: memory for records */
     size_t chunk_used; /* of the last one */
     uint64_t record_bytes;
 };
 
-/* Empties it; the memory of its records goes to `room`. O(chunks). */
+/* Empties it; its memory goes to `room`. O(chunks). */
 void gather_fini(struct spill_gather *gather, struct gather_room *room);
 
 /* Adds a copy of a job whose record in a slice has at most GATHER_RECORD_MAX bytes. `draft`: from

@@ -154,6 +154,27 @@ static void replace_and_remove_change_names(void **state)
     assert_int_equal(do_op(disk, &remove_op), OK); /* gone is gone */
 }
 
+/* Larger than the pieces in which it is written (CACHED_PIECE in os/disk_file.c). */
+static void a_large_file_is_replaced_byte_for_byte(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file;
+    size_t size = 2 * 256 * 1024 + 4097, len;
+    char *wrote = mem_alloc(size), *got = mem_alloc(size + 1);
+    for (size_t i = 0; i < size; i++)
+        wrote[i] = (char)(i * 0x9e3779b1u >> 24); /* no two pieces are alike */
+    struct disk_op replace = {
+        .verb = DISK_REPLACE, .lane = LANE_BACKGROUND, .name = "two", .data = wrote, .len = size};
+    assert_int_equal(do_op(disk, &replace), OK);
+    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->read(disk, file, 0, got, size + 1, &len), OK);
+    assert_int_equal(len, size);
+    assert_memory_equal(got, wrote, size);
+    disk->verbs->close(disk, file);
+    mem_free(wrote);
+    mem_free(got);
+}
+
 static void operations_of_a_lane_end_in_order(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
@@ -594,6 +615,7 @@ int main(void)
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),
+        BOTH(a_large_file_is_replaced_byte_for_byte),
         BOTH(operations_of_a_lane_end_in_order),
         BOTH(a_write_without_sync_need_not_be_aligned_and_the_file_grows_with_it),
         BOTH(the_lock_is_for_one),

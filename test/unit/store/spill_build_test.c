@@ -125,6 +125,8 @@ static void p8_memory_of_a_run_is_counted_and_used_again(void **state)
         assert_int_equal(jobs, JOBS);
         gather_fini(&gather, &room);
         assert_true(gather_room_bytes(&room) >= (uint64_t)BODY * JOBS);
+        assert_true(room.jobs.cap >= JOBS * sizeof(struct spilled));
+        assert_true(room.spare.cap >= JOBS * sizeof(struct spilled));
         assert_true(run == 0 || gather_room_bytes(&room) == kept);
         kept = gather_room_bytes(&room);
     }
