@@ -51,6 +51,9 @@ struct store_options {
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
+    /* With a horizon: of buried jobs whose records lie in slices of other jobs no more than this,
+       about, stay in memory (callbacks->relocate_buried). */
+    uint64_t buried_in_memory;
     int64_t history_us;   /* the history of jobs is kept this long; 0 = there is none */
     uint64_t spill_bytes; /* bytes that a run of far jobs for a slice may have, even if memory is
                              short; 0 = 4 MiB */
@@ -140,6 +143,14 @@ struct store_callbacks {
      * (core_relocate_moves), in slices as above. NULL: there are no such jobs.
      */
     bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
+    /*
+     * Too many buried jobs are in memory, and this is one, whose record at `where` lies in a slice
+     * of other jobs. If it may leave memory, append it again (core_relocate_buried): then cleaning
+     * moves it to a slice of buried jobs. False: it must stay as long as it is buried. NULL: all
+     * stay.
+     */
+    bool (*relocate_buried)(struct store_callbacks *callbacks, const struct event *event,
+                            uint64_t where);
     /* Checkpoint: append again what has no place of its own, and what else lives at those places
      * and need not be read (core_relocate_topics), in slices as above. */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
