@@ -146,8 +146,8 @@ struct store_callbacks {
     /*
      * Too many buried jobs are in memory, and this is one, whose record at `where` lies in a slice
      * of other jobs. If it may leave memory, append it again (core_relocate_buried): then cleaning
-     * moves it to a slice of buried jobs. False: it must stay as long as it is buried. NULL: all
-     * stay.
+     * moves it to a slice of buried jobs. False: it must stay, and is not asked for again
+     * until it changes. NULL: all stay.
      */
     bool (*relocate_buried)(struct store_callbacks *callbacks, const struct event *event,
                             uint64_t where);

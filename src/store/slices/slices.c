@@ -118,19 +118,20 @@ static struct slice *slice_at(const struct slices *slices, uint64_t where)
     return segment ? segment->slice : NULL;
 }
 
-/* What the job is after this MOVE. One that must stay in memory does so until it is not buried any
-   more: MOVEs of a buried job are mostly the cleaner's. */
+/* What the job is after this MOVE. One that must stay in memory does so until it changes. */
 static enum slice_move_kind kind_of(const struct slice *slice, const struct event *event,
-                                    uint32_t unit)
+                                    uint32_t unit, bool copy)
 {
     struct slice_move last;
     if (event->job.state != JOB_BURIED)
         return MOVE_OTHER;
-    bool stays = slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_BURIED_STAYS;
+    bool stays =
+        copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_BURIED_STAYS;
     return stays ? MOVE_BURIED_STAYS : MOVE_BURIED;
 }
 
-void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes)
+void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
+                  bool copy)
 {
     struct slice *slice = slice_at(slices, event->record.where);
     uint64_t offset = where_offset(event->record.where);
@@ -138,7 +139,7 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     if (!slice || offset >= slice->head.data_end || slice_is_dead(slice, offset))
         return;
     struct slice_move move = {
-        .segment = segment, .bytes = (uint32_t)bytes, .kind = kind_of(slice, event, unit)};
+        .segment = segment, .bytes = (uint32_t)bytes, .kind = kind_of(slice, event, unit, copy)};
     forget_move(slices, slice, unit);
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);

@@ -124,8 +124,10 @@ enum err slices_remove_leftovers(struct slices *slices) MUST_USE;
 /* The record at this place died. False: there can be no live record there. O(log slices). */
 bool slices_record_died(struct slices *slices, struct slice *slice, struct stored record);
 /* Segment `segment` has this MOVE, of `bytes` bytes, of the job whose record is at event->record;
-   it is the job's last one. Does nothing if no such job lives. O(log slices). */
-void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes);
+   it is the job's last one. `copy`: the cleaner wrote it again, nothing has changed. Does nothing
+   if no such job lives. O(log slices). */
+void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
+                  bool copy);
 /* Is the last MOVE of the job whose record is at this place in that segment? */
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment);
 uint64_t slices_live_jobs(const struct slices *slices);
