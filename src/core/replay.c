@@ -301,6 +301,15 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
     return true;
 }
 
+bool core_relocate_buried(struct core *core, const struct event *event, uint64_t where)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number == POOL_NONE)
+        return false;
+    const struct job *job = core_job(core, number);
+    return job->state == JOB_BURIED && !job->has_notes && core_relocate(core, event, where);
+}
+
 bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
                           uint32_t budget)
 {

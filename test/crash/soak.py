@@ -128,7 +128,9 @@ class Soak:
         self.load.hear()
         late, self.load.late_ms = self.load.late_ms, []
         far, buried = shown["laterd_far_jobs"], shown["laterd_far_buried_jobs"]
+        here = int(shown['laterd_jobs{state="buried"}'] - buried)
         row = {"minute": number, "start_s": started_s, "live": self.oracle.live(), "far": int(far), "far_buried": int(buried),
+               "buried_in_memory": here,
                "slices": int(shown["laterd_slices"]), "arrived": int(shown["laterd_far_arrived_total"]),
                "memory": memory / 2**20, "memory_rest": (memory - FAR_INDEX_BYTES * (far + buried)) / 2**20,
                "disk": disk / 2**20, "disk_by_live": disk / max(1, self.oracle.live() * PAYLOAD),

@@ -546,8 +546,9 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .seq_first = 1,
     });
     if (options->store.disk) {
-        enum err err =
-            store_open(&options->store, &embedded->store_callbacks, &embedded->store, out_error);
+        struct store_options store = options->store;
+        store.buried_in_memory = options->limits.buried_in_memory;
+        enum err err = store_open(&store, &embedded->store_callbacks, &embedded->store, out_error);
         if (err) {
             core_free(embedded->core);
             mem_free(embedded);

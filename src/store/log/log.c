@@ -185,7 +185,7 @@ static struct stored append(struct log *log, const struct event *event)
         log->new_bytes += len;
     batch->features |= features_of(event);
     if (writes_place(event))
-        slices_moved(log->store->slices, event->record.where, batch->segment->number, len);
+        slices_moved(log->store->slices, event, batch->segment->number, len, log->relocating);
     if (event->promised) {
         batch->wanted = true;
         log->promised = batch->number;

@@ -130,7 +130,7 @@ static enum err replay_placed(struct recovery *recovery, struct segment *segment
         return ERR_CORRUPT;
     enum err err = slices_replay_placed(slices, event->job.seq, where, recovery->error);
     if (!err)
-        slices_moved(slices, where, segment->number, recovery->walk.record.len);
+        slices_moved(slices, event, segment->number, recovery->walk.record.len, false);
     return err;
 }
 

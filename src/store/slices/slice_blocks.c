@@ -10,6 +10,17 @@
 
 enum { LISTING_AHEAD = 256 * 1024 }; /* bytes */
 
+bool slice_block_good(const struct slices *slices, const struct slice *slice, uint32_t block,
+                      const char *bytes, size_t len, uint32_t *out_payload_bytes)
+{
+    struct batch_head head;
+    bool good = batch_head_decode(bytes, len, &head) == FORMAT_GOOD && head.number == block + 1 &&
+                head.segment == slice->head.number && head.store_tag == slices->store->tag &&
+                batch_whole(&head, bytes, 0);
+    *out_payload_bytes = good ? head.payload_bytes : 0;
+    return good;
+}
+
 uint32_t slice_block_live(const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
@@ -59,8 +70,7 @@ uint32_t slice_next_unread(const struct slice *slice)
     return block;
 }
 
-/* The block in which this offset of the file is. */
-static uint32_t block_at(const struct slice *slice, uint64_t offset)
+uint32_t slice_block_at(const struct slice *slice, uint64_t offset)
 {
     uint32_t from = 0, to = slice->head.blocks;
     while (to - from > 1) {
@@ -82,7 +92,7 @@ void slice_note_in_memory(struct slice *slice)
     uint32_t *moved = mem_zalloc(blocks * sizeof(*moved));
     slice->in_memory = mem_zalloc((blocks / 64 + 1) * sizeof(*slice->in_memory));
     while (slice_moves_next(&slice->moves, &at, &unit, &move))
-        moved[block_at(slice, (uint64_t)unit * SLICE_UNIT)]++;
+        moved[slice_block_at(slice, (uint64_t)unit * SLICE_UNIT)]++;
     for (uint32_t block = 0; block < blocks; block++)
         if (moved[block] > 0 && moved[block] == slice_block_live(slice, block))
             slice->in_memory[block / 64] |= UINT64_C(1) << block % 64;

@@ -18,9 +18,9 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    LOADS_MAX = SLICE_READS_MAX - 1, /* blocks under way … */
-    LOAD_BYTES = 512 * 1024,         /* … and their bytes, unless it is a single one */
-    AHEAD_BYTES = 256 * 1024,        /* of a slice's next blocks that are due as well: read ahead */
+    LOADS_MAX = SLICE_LOADS_MAX,  /* blocks under way … */
+    LOAD_BYTES = 512 * 1024,      /* … and their bytes, unless it is a single one */
+    AHEAD_BYTES = 256 * 1024,     /* of a slice's next blocks that are due as well: read ahead */
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
     SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
     LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
@@ -360,20 +360,12 @@ static void put_off(struct block_load *load, enum err err)
         let_overtake(load);
 }
 
-static bool is_good(const struct block_load *load, size_t len, struct batch_head *out_head)
-{
-    return batch_head_decode(load->bytes, len, out_head) == FORMAT_GOOD &&
-           out_head->number == load->block + 1 && out_head->segment == load->slice->head.number &&
-           out_head->store_tag == load->slices->store->tag && batch_whole(out_head, load->bytes, 0);
-}
-
 /* Called by the disk's thread: several blocks may end in one turn, and one may be long. */
 static void inspect(struct disk_op *op)
 {
     struct block_load *load = op->owner;
-    struct batch_head head;
-    load->good = is_good(load, op->got, &head);
-    load->payload_bytes = load->good ? head.payload_bytes : 0;
+    load->good = slice_block_good(load->slices, load->slice, load->block, load->bytes, op->got,
+                                  &load->payload_bytes);
 }
 
 static void read_ended(struct disk_op *op)

@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-/* A slot: segment << 32 | bytes / 8 << 24 | unit + 1; 0 is empty. */
-enum { UNIT_BITS = 24, BYTES_BITS = 8, SLOTS_MIN = 16 };
+/* A slot: segment << 32 | kind << 30 | bytes / 8 << 24 | unit + 1; 0 is empty. */
+enum { UNIT_BITS = 24, BYTES_BITS = 6, KIND_AT = UNIT_BITS + BYTES_BITS, SLOTS_MIN = 16 };
 
 static uint32_t unit_of(uint64_t slot)
 {
@@ -16,6 +16,7 @@ static struct slice_move move_of(uint64_t slot)
     return (struct slice_move){
         .segment = (uint32_t)(slot >> 32),
         .bytes = (uint32_t)(slot >> UNIT_BITS & ((1 << BYTES_BITS) - 1)) * 8,
+        .kind = (enum slice_move_kind)(slot >> KIND_AT & 3),
     };
 }
 
@@ -73,7 +74,8 @@ void slice_moves_set(struct slice_moves *moves, uint32_t unit, struct slice_move
         grow(moves);
     uint64_t *slot = &moves->slots[place(moves, unit)];
     moves->count += *slot == 0;
-    *slot = (uint64_t)move.segment << 32 | (uint64_t)(move.bytes / 8) << UNIT_BITS | (unit + 1);
+    *slot = (uint64_t)move.segment << 32 | (uint64_t)move.kind << KIND_AT |
+            (uint64_t)(move.bytes / 8) << UNIT_BITS | (unit + 1);
 }
 
 void slice_moves_remove(struct slice_moves *moves, uint32_t unit)

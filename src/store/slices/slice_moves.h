@@ -12,10 +12,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum slice_move_kind {
+    MOVE_OTHER,
+    MOVE_BURIED,       /* since then the job is buried, … */
+    MOVE_BURIED_STAYS, /* … and must stay in memory, by slice_buried.c */
+};
+
 /* A record of the log. */
 struct slice_move {
     uint32_t segment;
-    uint32_t bytes; /* a multiple of 8, below 2048 */
+    uint32_t bytes; /* a multiple of 8, below 512 */
+    enum slice_move_kind kind;
 };
 
 struct slice_moves {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "store/far.h"
 #include "store/slices/slices_parts.h"
 #include "store/varint.h"
@@ -25,6 +26,7 @@ struct slice *slices_add(struct slices *slices, const struct slice_head *head,
     slice->fences = fences;
     slice->named = 1;
     list_init(&slice->dead_link);
+    list_init(&slice->buried_link);
     slice->segment = segments_add_slice(slices->segments, head->number, head->size_bytes, slice);
     list_add_tail(&slices->all, &slice->link);
     slices->count++;
@@ -89,6 +91,8 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
         return;
     segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
+    if (move.kind == MOVE_BURIED)
+        slice_buried_count(slices, slice, unit, false);
 }
 
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
@@ -98,10 +102,13 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
     uint32_t at = 0, unit;
     slice->moves = (struct slice_moves){0};
     while (slice_moves_next(&old, &at, &unit, &move)) {
-        if (all || slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT))
+        bool goes = all || slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT);
+        if (goes)
             segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
         else
             slice_moves_set(&slice->moves, unit, move);
+        if (goes && move.kind == MOVE_BURIED)
+            slice_buried_count(slices, slice, unit, false);
     }
     slice_moves_fini(&old);
 }
@@ -112,16 +119,43 @@ static struct slice *slice_at(const struct slices *slices, uint64_t where)
     return segment ? segment->slice : NULL;
 }
 
-void slices_moved(struct slices *slices, uint64_t where, uint32_t segment, size_t bytes)
+/* What the job is after this MOVE. One that must stay in memory does so until it changes. */
+static enum slice_move_kind kind_of(const struct slice *slice, const struct event *event,
+                                    uint32_t unit, bool copy)
 {
-    struct slice *slice = slice_at(slices, where);
-    uint64_t offset = where_offset(where);
+    struct slice_move last;
+    if (event->job.state != JOB_BURIED)
+        return MOVE_OTHER;
+    bool stays =
+        copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_BURIED_STAYS;
+    return stays ? MOVE_BURIED_STAYS : MOVE_BURIED;
+}
+
+void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
+                  bool copy)
+{
+    struct slice *slice = slice_at(slices, event->record.where);
+    uint64_t offset = where_offset(event->record.where);
+    uint32_t unit = slice_unit(offset);
     if (!slice || offset >= slice->head.data_end || slice_is_dead(slice, offset))
         return;
-    forget_move(slices, slice, slice_unit(offset));
-    slice_moves_set(&slice->moves, slice_unit(offset),
-                    (struct slice_move){.segment = segment, .bytes = (uint32_t)bytes});
+    struct slice_move move = {
+        .segment = segment, .bytes = (uint32_t)bytes, .kind = kind_of(slice, event, unit, copy)};
+    forget_move(slices, slice, unit);
+    slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
+    if (move.kind == MOVE_BURIED)
+        slice_buried_count(slices, slice, unit, true);
+}
+
+void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit)
+{
+    struct slice_move move;
+    if (!slice_moves_find(&slice->moves, unit, &move) || move.kind != MOVE_BURIED)
+        return;
+    move.kind = MOVE_BURIED_STAYS;
+    slice_moves_set(&slice->moves, unit, move);
+    slice_buried_count(slices, slice, unit, false);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)
@@ -139,6 +173,7 @@ void slices_drop(struct slices *slices, struct slice *slice)
     slice_forget_moves(slices, slice, true);
     segments_remove_slice_log(slices->segments, slice->logged_segment, slice->logged_bytes, 0);
     slice_load_forget(slices, slice);
+    slice_buried_forget(slices, slice);
     segments_drop_slice(slices->segments, slice->segment);
     list_remove(&slice->link);
     list_remove(&slice->dead_link);
@@ -402,6 +437,7 @@ void slices_turn(struct slices *slices)
     if (slices->store->failed || slices->store->closing || slices->count == 0)
         return;
     slice_load_turn(slices);
+    slice_buried_turn(slices);
     slice_due_turn(slices);
     remove_one(slices);
 }
@@ -410,13 +446,13 @@ int64_t slices_next_us(const struct slices *slices)
 {
     if (slices->store->failed || slices->count == 0)
         return INT64_MAX;
-    int64_t load_us = slice_load_next_us(slices), due_us = slice_due_next_us(slices);
-    return load_us < due_us ? load_us : due_us;
+    int64_t next_us = time_earlier(slice_load_next_us(slices), slice_due_next_us(slices));
+    return time_earlier(next_us, slice_buried_next_us(slices));
 }
 
 bool slices_busy(const struct slices *slices)
 {
-    return slices->removing || slice_load_busy(slices);
+    return slices->removing || slice_load_busy(slices) || slice_buried_busy(slices);
 }
 
 /* ---- counts ---- */
@@ -445,6 +481,7 @@ struct slices *slices_new(struct store *store)
     list_init(&slices->all);
     list_init(&slices->dead);
     slice_load_init(slices);
+    slice_buried_init(slices);
     slice_due_init(slices);
     return slices;
 }
@@ -520,6 +557,7 @@ void slices_valid(const struct slices *slices)
         count++;
     }
     slice_load_valid(slices);
+    slice_buried_valid(slices);
     CHECK(live_bytes == slices->live_bytes);
     CHECK(logged_bytes == segments_slice_log_bytes(slices->segments)); /* T2 */
     CHECK(live == slices->live_jobs && dead == slices->dead_jobs && count == slices->count);

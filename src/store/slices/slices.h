@@ -7,7 +7,8 @@
  *
  *     spill ──parts──▶ in use ──loaded block by block before the due times──▶ no live record left
  *                        │                                                          │
- *                        └─ mostly dead: live records go back to the log ───────────┴▶ removed
+ *                        ├─ mostly dead: live records go back to the log ───────────┴▶ removed
+ *                        └─ of jobs that were buried since, if many are: the same
  *
  * Invariants
  * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit in
@@ -35,7 +36,10 @@
 #include "store/slices/slice_format.h"
 #include "store/slices/slice_moves.h"
 
-enum { SLICE_READS_MAX = 5 }; /* blocks that are read at once: one of them to empty a slice */
+enum {
+    SLICE_LOADS_MAX = 4,                   /* blocks that are loaded at once */
+    SLICE_READS_MAX = SLICE_LOADS_MAX + 2, /* and one to empty a slice, one for buried jobs */
+};
 
 struct far_due;
 struct slices;
@@ -58,9 +62,13 @@ struct slice {
     uint32_t logged_segment;         /* the segment of that batch */
     uint64_t logged_bytes;           /* bytes of its SLICE records from that batch on */
     struct slice_moves moves;        /* the last MOVEs of its live jobs */
-    uint64_t death_last;             /* the batch with the last death */
-    uint64_t topics[4];              /* bloom filter of the topics of its jobs: slice_may_have() */
-    uint32_t loaded;                 /* number of its first blocks that have been loaded, … */
+    struct list buried_link;         /* slice_buried::slices, if it has … */
+    uint32_t buried; /* … jobs that were buried since it was made, and may leave memory; … */
+    uint32_t *buried_in; /* … so many in each block; NULL: there was none */
+    bool buried_unread;  /* they stay, because a block could not be read */
+    uint64_t death_last; /* the batch with the last death */
+    uint64_t topics[4];  /* bloom filter of the topics of its jobs: slice_may_have() */
+    uint32_t loaded;     /* number of its first blocks that have been loaded, … */
     uint64_t *unread;    /* … except these: bitmap of blocks that the disk could not read */
     uint32_t begun;      /* number of its first blocks that are loaded or being loaded */
     uint32_t requested;  /* number of its first blocks that were read ahead for loading */
@@ -119,9 +127,11 @@ enum err slices_remove_leftovers(struct slices *slices) MUST_USE;
 
 /* The record at this place died. False: there can be no live record there. O(log slices). */
 bool slices_record_died(struct slices *slices, struct slice *slice, struct stored record);
-/* Segment `segment` has a MOVE of `bytes` bytes of the job whose record is at this place; it is the
-   job's last one. Does nothing if no such job lives. O(log slices). */
-void slices_moved(struct slices *slices, uint64_t where, uint32_t segment, size_t bytes);
+/* Segment `segment` has this MOVE, of `bytes` bytes, of the job whose record is at event->record;
+   it is the job's last one. `copy`: the cleaner wrote it again, nothing has changed. Does nothing
+   if no such job lives. O(log slices). */
+void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
+                  bool copy);
 /* Is the last MOVE of the job whose record is at this place in that segment? */
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment);
 uint64_t slices_live_jobs(const struct slices *slices);
@@ -150,8 +160,8 @@ bool slices_write_again(struct slices *slices, uint64_t batch);
 
 /* ---- the turn ---- */
 
-/* Loads blocks whose jobs become due soon, empties slices that are mostly dead, counts due jobs and
-   removes files: a bounded piece of each. */
+/* Loads blocks whose jobs become due soon, empties slices that are mostly dead, moves buried jobs
+   out of slices of others, counts due jobs and removes files: a bounded piece of each. */
 void slices_turn(struct slices *slices);
 int64_t slices_next_us(const struct slices *slices); /* when it has work; INT64_MAX: never */
 bool slices_busy(const struct slices *slices);       /* a disk operation is under way */

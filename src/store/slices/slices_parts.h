@@ -1,8 +1,8 @@
 /*
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
- * records live. slice_load.c: loads jobs into memory before their due time. slice_due.c: counts due
- * jobs. slice_recover.c: opening. far_page.c and far_blocks.c: search slices. Others do not include
- * this.
+ * records live. slice_load.c: loads jobs into memory before their due time. slice_buried.c: moves
+ * buried jobs out of slices of other jobs. slice_due.c: counts due jobs. slice_recover.c: opening.
+ * far_page.c and far_blocks.c: search slices. Others do not include this.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
@@ -45,6 +45,24 @@ struct slice_load {
     int64_t report_waits_us;     /* … not reported again before this time */
 };
 
+/* Buried jobs in slices of other jobs, and the block that is read to move some of them. */
+struct slice_buried {
+    struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
+    uint64_t jobs;       /* of all slices */
+    struct slice *slice; /* whose turn it is; NULL: none's … */
+    uint32_t block;      /* … and its block that is read */
+    char *bytes;         /* NULL: no block is under way */
+    bool reading;
+    bool good;  /* what was read matches its checksum */
+    bool there; /* the block is in memory, and its records are looked through */
+    uint32_t payload_bytes;
+    struct disk_op op;
+    struct batch_walk walk;
+    unsigned tries;
+    int64_t at_us;  /* nothing is done before this time */
+    uint64_t moved; /* for tests: records appended to the log */
+};
+
 enum { DUE_SPANS = 6 };
 
 /* A survey: how many far jobs are due at `at_us` plus each of the spans of slice_due.c. */
@@ -70,6 +88,7 @@ struct slices {
     uint64_t looks;      /* for tests: slices examined by whoever visits all of them */
     uint64_t words;      /* for tests: words of slice::dead read to write SLICE records again */
     struct slice_load load;
+    struct slice_buried buried;
     struct slice_due due;      /* the last complete survey; at_us INT64_MIN: none */
     struct slice_due counting; /* the survey under way, … */
     uint32_t due_next;         /* … the next slice number it examines; UINT32_MAX: no survey */
@@ -104,6 +123,8 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that a SLICE record lists. False: it lists an impossible one.
  */
 bool slice_set_dead(struct slice *slice, const struct slice_record *record);
+/* The buried job whose record begins at this unit stays in memory while it is buried. */
+void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit);
 
 /* ---- slice_recover.c ---- */
 
@@ -116,6 +137,11 @@ enum err slices_drop_older(struct slices *slices) MUST_USE;
 
 /* ---- slice_blocks.c ---- */
 
+/* The block in which this offset of the file is. O(log blocks) */
+uint32_t slice_block_at(const struct slice *slice, uint64_t offset);
+/* Are these `len` bytes the whole block? Any thread, while the slice is not dropped. O(len) */
+bool slice_block_good(const struct slices *slices, const struct slice *slice, uint32_t block,
+                      const char *bytes, size_t len, uint32_t *out_payload_bytes);
 /* How many records of the block live. O(bytes of the block / 512) */
 uint32_t slice_block_live(const struct slice *slice, uint32_t block);
 /* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
@@ -150,6 +176,19 @@ void slice_load_order_death(struct slices *slices, struct slice *slice);
 bool slice_load_ordered(const struct slices *slices, const struct slice *slice);
 /* Before the slice is dropped: removes it from the heaps and from struct slice_load. */
 void slice_load_forget(struct slices *slices, struct slice *slice);
+
+/* ---- slice_buried.c ---- */
+
+void slice_buried_init(struct slices *slices);
+/* Such a job's last MOVE, of the record that begins at this unit, is noted (`more`), or no longer.
+   O(log blocks) */
+void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more);
+void slice_buried_turn(struct slices *slices);
+int64_t slice_buried_next_us(const struct slices *slices);
+bool slice_buried_busy(const struct slices *slices); /* a block is being read */
+/* Before the slice is dropped, when its moves are forgotten. */
+void slice_buried_forget(struct slices *slices, struct slice *slice);
+void slice_buried_valid(const struct slices *slices); /* O(slots of all moves) */
 
 /* ---- slice_due.c ---- */
 

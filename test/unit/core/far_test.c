@@ -703,6 +703,31 @@ static void the_move_before_a_connections_lease_is_emitted_again(void **state)
     assert_int_equal(last.job.state, JOB_READY);
 }
 
+/* Only then can the cleaner take it to a slice of buried ones. */
+static void a_buried_job_leaves_the_slice_that_it_came_from_if_it_may_leave_memory(void **state)
+{
+    (void)state;
+    struct cmd bury = {.kind = CMD_BURY, .job = {.ref.seq = 1, .note = BYTES("it failed")}};
+    (void)run_returned_job();
+    struct event event = record_of(1, "a");
+    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it is ready */
+    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
+    assert_int_equal(ask(CMD_BURY, 1), OK);
+    assert_false(core_relocate_buried(bed.core, &event, slice.where + 8));
+    assert_true(core_relocate_buried(bed.core, &event, slice.where));
+    assert_true(last.kind == EVENT_JOB && last.job.state == JOB_BURIED);
+    assert_true(last.record.where == slice.where); /* which dies with it */
+    assert_int_equal(ask(CMD_DELETE, 1), OK);
+    assert_false(core_relocate_buried(bed.core, &event, slice.where));
+    core_bed_close(&bed);
+    (void)setup(NULL);
+    (void)run_returned_job();
+    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
+    (void)core_apply(bed.core, START, &bury, &bed);
+    assert_int_equal(bed.first.state, JOB_BURIED);
+    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it has a note */
+}
+
 static bool is_at(void *ctx, uint64_t where)
 {
     return where == *(uint64_t *)ctx;
@@ -758,6 +783,7 @@ int main(void)
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),
+        TEST(a_buried_job_leaves_the_slice_that_it_came_from_if_it_may_leave_memory),
         TEST(changes_that_cannot_be_read_are_emitted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,6 +285,46 @@ static void p8_so_many_stay_in_memory(void **state)
     assert_int_equal(totals().jobs[JOB_BURIED], 2 * JOBS);
 }
 
+/* Takes a job of t, and buries it. False: there is none. */
+static bool take_and_bury(void)
+{
+    struct bytes t = BYTES("t");
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &t, .topic_count = 1, .max = 1, .ttr_us = 1000 * HOUR_US}};
+    if (ask(&take) != OK)
+        return false;
+    struct cmd bury = {.kind = CMD_BURY,
+                       .job = {.ref.seq = bed.answer.job.ref.seq, .lease = bed.answer.job.lease}};
+    assert_int_equal(ask(&bury), OK);
+    return true;
+}
+
+/* Far jobs that came back because they were due: their records lie in slices of delayed jobs. */
+static void p8_those_that_came_back_leave_memory_as_others_do(void **state)
+{
+    enum { STAY = 20 };
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.buried_stay = STAY;
+    (void)set_up(false);
+    bed.loop.now_us += 1000 * HOUR_US;
+    rest(100);
+    for (unsigned i = 0; i < OF_T; i++)
+        assert_true(take_and_bury());
+    assert_false(take_and_bury());
+    assert_int_equal(totals().jobs[JOB_BURIED], OF_T);
+    for (int i = 0; i < 200; i++) {
+        bed.loop.now_us += 10000;
+        rest(1);
+    }
+    grow_log();
+    assert_int_equal(totals().jobs[JOB_BURIED], OF_T);
+    assert_in_range(totals().far_buried, OF_T - STAY, OF_T);
+    restart();
+    lists_have(JOB_BURIED, OF_T);
+}
+
 #define BURIED(name)                                                                               \
     cmocka_unit_test_setup_teardown(name, setup_buried_cold, teardown),                            \
         cmocka_unit_test_setup_teardown(name, setup_buried_warm, teardown)
@@ -304,6 +344,7 @@ int main(void)
         BURIED(a_topic_is_cleared_of_them),
         BURIED(what_goes_through_them_ends_though_none_can_be_read),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
+        cmocka_unit_test_teardown(p8_those_that_came_back_leave_memory_as_others_do, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

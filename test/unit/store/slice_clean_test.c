@@ -630,7 +630,7 @@ static bool far_room(struct store_callbacks *callbacks)
 
 static void p8_far_jobs_wait_until_there_is_memory(void **state)
 {
-    enum { PORTION = 256, GIVEN = SLICE_READS_MAX + 3 }; /* of them four to read blocks */
+    enum { PORTION = 256, GIVEN = SLICE_LOADS_MAX + 4 }; /* of them four to read blocks */
     (void)state;
     struct model model;
     struct store_stats stats;

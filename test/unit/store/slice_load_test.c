@@ -9,7 +9,7 @@ enum {
     SLICES = 12,
     JOBS = 16,
     JOB_BYTES = 20000, /* four jobs in a block, about */
-    READS = SLICE_READS_MAX - 1,
+    READS = SLICE_LOADS_MAX,
     TURN_US = 1000,
     TURNS_MAX = 20000,
     BYTES_MAX = 512 * 1024, /* of all blocks under way */

@@ -9,13 +9,13 @@
 enum {
     FEW = 10,
     MANY = 10000,
-    JOBS = 12,            /* of a slice … */
-    JOB_BYTES = 20000,    /* … that fill some blocks */
-    TURNS_MAX = 4 * MANY, /* until something must be done */
-    DEPTH = 3 * 14,       /* steps of a heap's operation with many nodes: 3 for each level */
-    PORTION = 256,        /* slices that pages look at in a turn … */
-    SURVEY = 16,          /* … and those that the survey of due jobs does */
-    AT_ONCE = SLICE_READS_MAX - 1, /* blocks that a turn may begin to load */
+    JOBS = 12,                 /* of a slice … */
+    JOB_BYTES = 20000,         /* … that fill some blocks */
+    TURNS_MAX = 4 * MANY,      /* until something must be done */
+    DEPTH = 3 * 14,            /* steps of a heap's operation with many nodes: 3 for each level */
+    PORTION = 256,             /* slices that pages look at in a turn … */
+    SURVEY = 16,               /* … and those that the survey of due jobs does */
+    AT_ONCE = SLICE_LOADS_MAX, /* blocks that a turn may begin to load */
 };
 
 #define HOUR_US (INT64_C(3600) * 1000000)

@@ -3,6 +3,7 @@
 #ifndef LATERD_TEST_STORE_WORK_H
 #define LATERD_TEST_STORE_WORK_H
 
+#include "store_check.h"
 #include "store_model.h"
 
 static inline void model_note(struct model *model, const struct model_job *job)

@@ -1,0 +1,483 @@
+/*
+ * Far jobs that came back and were buried: with more of them in memory than should stay, their
+ * records leave the slices of delayed jobs for the log, and then for slices of buried ones. The
+ * power goes at each point of it, each call of the disk fails, blocks cannot be read or are
+ * damaged.
+ */
+#include "slice_bed.h"
+#include "store/slices/slices_parts.h"
+#include "store_files.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
+
+#include <errno.h>
+
+enum {
+    FAR_JOBS = 400,
+    STAY = 50,
+    SMALL = 20,
+    PORTION = 256,
+    OF_A_SEGMENT = 3 * MODEL_SEGMENT / 500
+};
+
+/* ---- jobs that come back, and are buried ---- */
+
+static void begin(struct model *model, uint64_t stay)
+{
+    begin_far(model, FAR_JOBS);
+    model->options.buried_in_memory = stay;
+    reopen(model);
+    model_check(model);
+}
+
+static void all_come(struct model *model)
+{
+    model->now_us += INT64_C(2000) * MODEL_DELAY_US;
+    settle_for(model, 6);
+    assert_int_equal(far_of(model, JOB_DELAYED), 0);
+}
+
+static void bury(struct model *model, struct model_job *job)
+{
+    if (!job->live || job->buried || !model_bring(model, job))
+        return;
+    job->buried = true;
+    job->priority++;
+    model_emit_move(model, job);
+    model_note(model, job);
+}
+
+/* How many are buried whose records lie in slices of other jobs, and may leave. */
+static size_t misplaced(const struct model *model)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        bool counts = job->live && job->buried && !job->far && !job->noted;
+        count += counts && store_slice_state(model->store, job->stored.where) == JOB_DELAYED;
+    }
+    return count;
+}
+
+/* Of all, two in three. Returns how many of them came from slices. */
+static size_t bury_most(struct model *model)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        if (i % 3)
+            bury(model, &model->jobs[i]);
+    assert_int_equal(model->store->slices->buried.jobs, misplaced(model));
+    return misplaced(model);
+}
+
+/* The cleaner comes by what is in the log. */
+static void grow_log(struct model *model)
+{
+    for (unsigned i = 0; i < 300; i++) {
+        assert_int_equal(model_push(model), OK);
+        model_end(model, &model->jobs[model->job_count - 1]);
+        if (i % 4 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+}
+
+/* They do not stay in memory because of where they came from. */
+static void p8_so_many_buried_jobs_that_came_back_stay_in_memory(void **state)
+{
+    (void)state;
+    for (int restarts = 0; restarts < 2; restarts++) {
+        struct model model;
+        begin(&model, STAY);
+        all_come(&model);
+        assert_true(bury_most(&model) > FAR_JOBS / 2);
+        size_t buried = model_buried_in_memory(&model);
+        if (restarts) {
+            reopen(&model);
+            model_check(&model);
+            assert_true(misplaced(&model) > FAR_JOBS / 2);
+            assert_int_equal(model.store->slices->buried.jobs, misplaced(&model));
+        }
+        settle_for(&model, 2);
+        assert_in_range(misplaced(&model), 0, STAY);
+        for (int i = 0; i < 3; i++)
+            grow_log(&model);
+        assert_in_range(model_buried_in_memory(&model), 0, STAY + OF_A_SEGMENT);
+        assert_int_equal(far_of(&model, JOB_BURIED), buried - model_buried_in_memory(&model));
+        model_fini_reopened(&model);
+    }
+}
+
+static void no_more_of_them_is_written_than_has_to_be(void **state)
+{
+    (void)state;
+    struct model model;
+    begin(&model, FAR_JOBS);
+    all_come(&model);
+    size_t there = bury_most(&model);
+    settle_for(&model, 2);
+    assert_int_equal(model.store->slices->buried.moved, 0);
+    assert_int_equal(misplaced(&model), there);
+    model_fini_reopened(&model);
+}
+
+/* Others of their blocks are where they were. */
+static void what_is_not_buried_stays_in_its_slice(void **state)
+{
+    (void)state;
+    struct model model;
+    begin(&model, 0);
+    all_come(&model);
+    (void)bury_most(&model);
+    size_t others = 0;
+    for (size_t i = 0; i < model.job_count; i += 3)
+        others += store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
+    assert_true(others > 0);
+    uint64_t there = model.store->slices->buried.jobs;
+    settle_for(&model, 2);
+    assert_int_equal(model.store->slices->buried.moved, there);
+    assert_int_equal(misplaced(&model), 0);
+    for (size_t i = 0; i < model.job_count; i += 3)
+        others -= store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
+    assert_true(others == 0 || model.store->slices->emptied > 0);
+    model_fini_reopened(&model);
+}
+
+/* Small ones, so that a block has more of them than a turn may look at. */
+static void p8_a_turn_looks_at_a_bounded_number_of_records(void **state)
+{
+    (void)state;
+    struct model model;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = SMALL;
+    model.options.segment_bytes = 8 * MODEL_SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < 4000; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 16 == 0)
+            model_turn(&model);
+    }
+    settle_for(&model, 4);
+    all_come(&model);
+    (void)bury_most(&model);
+    uint64_t most = 0, before = model.store->slices->buried.moved;
+    for (int i = 0; i < 2000; i++) {
+        store_turn(model.store, model.now_us += 1000);
+        model_disk_works(&model);
+        store_poll(model.store);
+        uint64_t moved = model.store->slices->buried.moved - before;
+        most = moved > most ? moved : most;
+        before += moved;
+    }
+    assert_int_equal(misplaced(&model), 0);
+    assert_in_range(most, PORTION / 2, PORTION);
+    model_fini_reopened(&model);
+}
+
+static bool no_room(struct store_callbacks *callbacks)
+{
+    (void)callbacks;
+    return false;
+}
+
+static void p8_they_leave_though_memory_is_short(void **state)
+{
+    (void)state;
+    struct model model;
+    begin(&model, STAY);
+    all_come(&model);
+    model.callbacks.far_room = no_room;
+    (void)bury_most(&model);
+    settle_for(&model, 2);
+    assert_in_range(misplaced(&model), 0, STAY);
+    model_fini_reopened(&model);
+}
+
+static unsigned asked;
+
+static bool count_asked(struct store_callbacks *callbacks, const struct event *event,
+                        uint64_t where)
+{
+    asked++;
+    return model_relocate_buried(callbacks, event, where);
+}
+
+/* Jobs with notes of failed attempts: the core does not let them leave. */
+static void those_that_must_stay_are_asked_for_once(void **state)
+{
+    (void)state;
+    struct model model;
+    begin(&model, 0);
+    all_come(&model);
+    for (size_t i = 0; i < model.job_count; i++)
+        model.jobs[i].noted = true;
+    for (size_t i = 0; i < model.job_count; i++)
+        bury(&model, &model.jobs[i]);
+    struct slices *slices = model.store->slices;
+    uint64_t there = slices->buried.jobs;
+    asked = 0;
+    model.callbacks.relocate_buried = count_asked;
+    assert_true(there > FAR_JOBS / 2);
+    settle_for(&model, 2);
+    assert_int_equal(asked, there);
+    grow_log(&model); /* their MOVEs are written again */
+    assert_int_equal(asked, there);
+    assert_int_equal(slices->buried.jobs, 0);
+    assert_int_equal(slices->buried.moved, 0);
+    size_t one = 0;
+    while (!model.jobs[one].live || !model.jobs[one].noted ||
+           store_slice_state(model.store, model.jobs[one].stored.where) != JOB_DELAYED)
+        one++;
+    model_emit_move(&model, &model.jobs[one]); /* it has changed, as far as the store knows */
+    settle_for(&model, 1);
+    assert_int_equal(asked, there + 1);
+    for (size_t i = 0; i < model.job_count; i++) { /* they are kicked, and buried again */
+        if (!model.jobs[i].live || !model.jobs[i].noted)
+            continue;
+        model.jobs[i].buried = model.jobs[i].noted = false;
+        model_emit_move(&model, &model.jobs[i]);
+        bury(&model, &model.jobs[i]);
+    }
+    assert_int_equal(slices->buried.jobs, misplaced(&model));
+    settle_for(&model, 2);
+    assert_int_equal(misplaced(&model), 0);
+    model_fini_reopened(&model);
+}
+
+/* ---- the disk ---- */
+
+/* A slice that has such jobs. */
+static struct slice *some_slice(const struct model *model)
+{
+    struct list *all = &model->store->slices->all;
+    for (struct list *link = all->next; link != all; link = link->next)
+        if (slice_of(link)->buried > 0)
+            return slice_of(link);
+    fail();
+    return NULL;
+}
+
+static size_t misplaced_in(const struct model *model, uint32_t number)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        count += model->jobs[i].live && model->jobs[i].buried &&
+                 where_segment(model->jobs[i].stored.where) == number;
+    return count;
+}
+
+static void jobs_of_a_slice_that_cannot_be_read_stay(void **state)
+{
+    (void)state;
+    struct model model;
+    char name[DISK_NAME_MAX];
+    begin(&model, 0);
+    all_come(&model);
+    (void)bury_most(&model);
+    uint32_t number = some_slice(&model)->head.number;
+    size_t stay = misplaced_in(&model, number);
+    slice_name(number, name);
+    sim_disk_bad(model.disk, name, DISK_ALIGN, UINT64_MAX);
+    settle_for(&model, 4);
+    assert_true(stay > 0);
+    assert_int_equal(misplaced(&model), stay);
+    assert_int_equal(misplaced_in(&model, number), stay);
+    assert_int_equal(model.notices[STORE_UNREAD], 1);
+    assert_non_null(strstr(model.noticed.text, "until the next start"));
+    sim_disk_bad(model.disk, "", 0, 0);
+    settle_for(&model, 2);
+    assert_int_equal(misplaced(&model), stay);
+    reopen(&model);
+    settle_for(&model, 2);
+    assert_int_equal(misplaced(&model), 0);
+    model_fini_reopened(&model);
+}
+
+static void jobs_of_a_damaged_block_stay_and_it_is_told(void **state)
+{
+    (void)state;
+    struct model model;
+    char name[DISK_NAME_MAX];
+    begin(&model, 0);
+    all_come(&model);
+    (void)bury_most(&model);
+    const struct slice *slice = some_slice(&model);
+    size_t stay = misplaced_in(&model, slice->head.number);
+    uint32_t block = 0;
+    while (slice->buried_in[block] == 0)
+        block++;
+    slice_name(slice->head.number, name);
+    assert_true(sim_disk_flip(model.disk, name, slice->fences[block].offset * BLOCK * 8ul + 4000));
+    settle_for(&model, 4);
+    assert_in_range(misplaced(&model), 1, stay); /* some were in blocks in front of it */
+    assert_int_equal(misplaced_in(&model, slice->head.number), misplaced(&model));
+    assert_int_equal(model.notices[STORE_DAMAGED], 1);
+    assert_non_null(strstr(model.noticed.text, "later verify"));
+    model_fini(&model);
+}
+
+/* No descriptor is free for a while. */
+static void a_shortage_of_descriptors_gives_up_nothing(void **state)
+{
+    (void)state;
+    struct model model;
+    begin(&model, 0);
+    all_come(&model);
+    (void)bury_most(&model);
+    sim_disk_starve(model.disk, true);
+    settle_for(&model, 1);
+    sim_disk_starve(model.disk, false);
+    settle_for(&model, 2);
+    assert_int_equal(misplaced(&model), 0);
+    model_fini_reopened(&model);
+}
+
+/* ---- the end of a life ---- */
+
+struct deeds {
+    uint64_t moved, gone, failed;
+};
+
+/* All come back, most are buried, which takes some turns, and some of those are kicked or end. */
+static void live(struct model *model, struct deeds *deeds)
+{
+    model->now_us += INT64_C(2000) * MODEL_DELAY_US;
+    for (int i = 0; i < 60 && !model->failed; i++)
+        model_turn(model);
+    for (size_t i = 0; i < model->job_count && !model->failed; i++) {
+        struct model_job *job = &model->jobs[i];
+        if (i % 3)
+            bury(model, job);
+        if (i % 7 == 0 && model->jobs[i / 2].live)
+            model_move(model, &model->jobs[i / 2]);
+        if (i % 11 == 0 && model->jobs[i / 3].live && !model->failed)
+            model_end(model, &model->jobs[i / 3]);
+        if (i % 4 == 0)
+            model_turn(model);
+    }
+    if (!model->failed)
+        model_work(model, 60);
+    deeds->moved += model->store->slices->buried.moved;
+    deeds->gone += far_of(model, JOB_BURIED);
+    deeds->failed += model->failed;
+}
+
+static void copy_model(struct model *to, const struct model *from, uint64_t seed)
+{
+    far_model(to, seed);
+    copy_life(to, from);
+    to->options.buried_in_memory = seed % 3 * 10;
+    sim_disk_cold(to->disk, seed % 2);
+}
+
+static void open_again(struct model *model, uint64_t seed, bool kill)
+{
+    model_close(model);
+    if (kill)
+        sim_disk_kill(model->disk);
+    else
+        sim_disk_power(model->disk, seed);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    enum err err = model_open(model);
+    if (err)
+        print_error("cut %llu: %s: %s\n", (unsigned long long)seed, model->error.file,
+                    model->error.text);
+    assert_int_equal(err, OK);
+    model_check(model);
+}
+
+/* False: the life ended before the cut. */
+static bool live_and_die(const struct model *whole, uint64_t cut_at, struct deeds *deeds)
+{
+    struct model model;
+    copy_model(&model, whole, cut_at);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at);
+    live(&model, deeds);
+    bool cut = sim_disk_cut(model.disk);
+    if (cut) {
+        open_again(&model, cut_at, cut_at % 3 == 0);
+        sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at * 7 % 239);
+        live(&model, deeds);
+        open_again(&model, cut_at + 1, false);
+        live(&model, deeds);
+        open_again(&model, cut_at, true);
+    }
+    model_fini(&model);
+    return cut;
+}
+
+static void p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct deeds deeds = {0};
+    uint64_t lives = 0;
+    begin_far(&whole, FAR_JOBS / 2);
+    model_close(&whole);
+    for (uint64_t cut_at = 0; live_and_die(&whole, cut_at, &deeds); cut_at += 2 * sim_every())
+        lives++;
+    print_message("%llu lives, moved %llu, far and buried %llu\n", (unsigned long long)lives,
+                  (unsigned long long)deeds.moved, (unsigned long long)deeds.gone);
+    assert_true(lives > 100 / sim_every());
+    assert_true(deeds.moved > 50 * lives && deeds.gone > 50 * lives);
+    model_fini(&whole);
+}
+
+/* False: the life ended before the call. */
+static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
+                            struct deeds *deeds)
+{
+    struct model model;
+    copy_model(&model, whole, fail_at);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    fail_at += sim_disk_points(model.disk);
+    sim_disk_fail_at(model.disk, fail_at, sys_errno);
+    live(&model, deeds);
+    model_close(&model);
+    bool reached = sim_disk_points(model.disk) > fail_at;
+    open_after_fault(&model, fail_at, fail_at);
+    live(&model, deeds);
+    model_fini_reopened(&model);
+    return reached;
+}
+
+static void p1_p7_a_failed_call_while_buried_jobs_leave_their_slices_loses_none(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    struct model whole;
+    struct deeds deeds = {0};
+    uint64_t lives = 0;
+    begin_far(&whole, FAR_JOBS / 2);
+    model_close(&whole);
+    for (unsigned i = 0; i < 3; i++)
+        for (uint64_t call = i; live_with_fault(&whole, call, errors[i], &deeds);
+             call += 5 * sim_every())
+            lives++;
+    print_message("%llu lives, failed %llu, moved %llu\n", (unsigned long long)lives,
+                  (unsigned long long)deeds.failed, (unsigned long long)deeds.moved);
+    assert_true(lives > 100 / sim_every() && deeds.failed > 20 / sim_every());
+    assert_true(deeds.moved > 50 * lives);
+    model_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_so_many_buried_jobs_that_came_back_stay_in_memory),
+        cmocka_unit_test(no_more_of_them_is_written_than_has_to_be),
+        cmocka_unit_test(what_is_not_buried_stays_in_its_slice),
+        cmocka_unit_test(p8_a_turn_looks_at_a_bounded_number_of_records),
+        cmocka_unit_test(p8_they_leave_though_memory_is_short),
+        cmocka_unit_test(those_that_must_stay_are_asked_for_once),
+        cmocka_unit_test(jobs_of_a_slice_that_cannot_be_read_stay),
+        cmocka_unit_test(jobs_of_a_damaged_block_stay_and_it_is_told),
+        cmocka_unit_test(a_shortage_of_descriptors_gives_up_nothing),
+        cmocka_unit_test(p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none),
+        cmocka_unit_test(p1_p7_a_failed_call_while_buried_jobs_leave_their_slices_loses_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
