@@ -25,8 +25,8 @@ struct slice_build {
 
 /* Begins a slice, in a zeroed struct or after slice_build_reset(). `number`: the slice's, not 0. */
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number);
-/* Discards the slice. Keeps the memory of the image and of the index for the next slice; other large
-   memory goes to `spent`. */
+/* Discards the slice. Keeps the memory of the image and of the index for the next slice; other
+   large memory goes to `spent`. */
 void slice_build_reset(struct slice_build *build, struct discard *spent);
 /* Bytes of memory that it has. O(1). */
 size_t slice_build_kept(const struct slice_build *build);
