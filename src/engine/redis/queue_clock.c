@@ -115,6 +115,8 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
     *out_by_us = 0;
     if (!clock->known)
         return adopt(clock, reading);
+    if (reading->created)
+        clock->set_count = reading->clock.set_count;
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return agree(clock, reading);
     *out_by_us = most_us - clock->most_us; /* about */

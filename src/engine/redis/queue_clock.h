@@ -57,6 +57,7 @@ enum queue_clock_suspect queue_clock_compare(struct queue_clock *clock,
 /* The answer of a script that does not clamp its time. */
 struct queue_clock_reading {
     struct script_clock clock;
+    bool created;             /* the request created the partition: nobody else has set the clock */
     int64_t sent_us, read_us; /* ours; `read_us` is not before the answer came */
 };
 

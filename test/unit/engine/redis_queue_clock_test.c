@@ -186,6 +186,27 @@ static void p3_a_daemon_that_has_just_come_believes_who_sets_the_clock(void **st
     assert_int_equal(look(&clock, now_us, -HOUR_US, 4, &by_us), CLOCK_ADOPTED);
 }
 
+/* … but not its own request, that has created the partition by a clock that had leapt. */
+static void p3_a_daemon_that_has_just_come_does_not_believe_the_clock_that_it_has_created(
+    void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, created_us = NOW_US + SECOND_US;
+    (void)state;
+    clock.adopted_us = NOW_US;
+    set_us = created_us - SECOND_US / 2;
+    struct queue_clock_reading reading = {
+        .clock = {.queue_us = created_us + SECOND_US / 2, .set_count = 4, .set_us = set_us},
+        .created = true,
+        .sent_us = created_us - MS,
+        .read_us = created_us + MS};
+    assert_int_equal(queue_clock_read(&clock, &reading, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, created_us + 20 * MS, SECOND_US / 2, 4, &by_us), CLOCK_KEPT);
+    assert_int_equal(clock.most_us, MS);
+    assert_int_equal(look(&clock, NOW_US + 2100 * MS, SECOND_US / 2, 4, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, SECOND_US / 2 - 5 * MS, SECOND_US / 2 + 5 * MS);
+}
+
 /* Redis came back from a save, or a replica took over that was behind. */
 static void p3_a_clock_from_before_it_was_set_is_set_again(void **state)
 {
@@ -231,6 +252,8 @@ int main(void)
             p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set),
         cmocka_unit_test(p3_a_clock_that_leaps_back_after_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_has_just_come_believes_who_sets_the_clock),
+        cmocka_unit_test(
+            p3_a_daemon_that_has_just_come_does_not_believe_the_clock_that_it_has_created),
         cmocka_unit_test(p3_a_clock_from_before_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while),
     };

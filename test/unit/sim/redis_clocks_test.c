@@ -267,13 +267,13 @@ static void a_clock_that_starts_again_late_is_not_set_back(void **state)
 
 /* The same, and Redis' clock is ahead by so much from then on: the queue's is not, but late at
  * most. */
-static void start_the_clock_again_after_a_leap_of(int64_t leap_us, int64_t late_us)
+static void start_the_clock_again_after_a_leap_of(int64_t leap_us, int64_t age_us, int64_t late_us)
 {
     static struct client taker, pusher;
     add_address(7000);
     options.partitions = 1;
     assert_int_equal(start(), OK);
-    turns(3 * SECOND_US);
+    turns(age_us);
     keyspace_clear(&servers[0]->keys);
     sim_redis_settings(servers[0])->ahead_us = leap_us;
     sim_network_cut(network, 0, 0, SIM_CUT_ALL);
@@ -291,7 +291,7 @@ static void start_the_clock_again_after_a_leap_of(int64_t leap_us, int64_t late_
 static void p3_a_clock_that_starts_again_late_does_not_follow_a_leap(void **state)
 {
     (void)state;
-    start_the_clock_again_after_a_leap_of(3600 * INT64_C(1000000), 100 * MS);
+    start_the_clock_again_after_a_leap_of(3600 * INT64_C(1000000), 3 * SECOND_US, 100 * MS);
 }
 
 /* It may as well be a later request: the clock is set as soon as that is answered, by the least
@@ -299,7 +299,15 @@ static void p3_a_clock_that_starts_again_late_does_not_follow_a_leap(void **stat
 static void p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap(void **state)
 {
     (void)state;
-    start_the_clock_again_after_a_leap_of(800 * MS, 600 * MS);
+    start_the_clock_again_after_a_leap_of(800 * MS, 3 * SECOND_US, 600 * MS);
+}
+
+/* It does not take what its own request has written for a clock that another daemon has set. */
+static void p3_a_clock_that_a_new_daemon_starts_again_late_does_not_follow_a_small_leap(
+    void **state)
+{
+    (void)state;
+    start_the_clock_again_after_a_leap_of(800 * MS, SECOND_US / 2, 600 * MS);
 }
 
 int main(void)
@@ -319,6 +327,7 @@ int main(void)
         STARTED(a_clock_that_starts_again_late_is_not_set_back),
         STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_leap),
         STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap),
+        STARTED(p3_a_clock_that_a_new_daemon_starts_again_late_does_not_follow_a_small_leap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
