@@ -75,7 +75,7 @@ void wait_group_touch(struct wait_group *group);
 /* Reserves the wanted jobs where there may be some, and answers waiters that get nothing more. */
 void wait_group_step(struct wait_group *group);
 /* True: a partition was assumed to be empty, which may be wrong, for so long that it must be read
- * again. */
+ * again; or it has a job of which another daemon was notified, that may hang. */
 bool wait_group_is_suspect(const struct wait_group *group);
 /* The answer for a consumer without a job: ERR_EMPTY; ERR_AGAIN if a partition could not be asked,
  * or has not answered for so long that it may have jobs. */

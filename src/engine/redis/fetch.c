@@ -30,6 +30,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
             candidate.first = hint->first, candidate.close_jobs = hint->close_jobs;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
+        candidate.noticed = candidate.noticed || hint->what == NOTICED;
         if (hint->what == TAKEN && hint->at_us < candidate.taken_us)
             candidate.taken_us = hint->at_us;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -686,7 +687,8 @@ static void fetch_taken(struct wait_group *group)
 bool wait_group_is_suspect(const struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->consumers->options.space->partitions; i++) {
-        if (wait_group_look_up(group, 0, group->topic_count, i).empty_long)
+        struct candidate candidate = wait_group_look_up(group, 0, group->topic_count, i);
+        if (candidate.empty_long || candidate.noticed)
             return true;
     }
     return false;

@@ -50,6 +50,7 @@ struct candidate {
     uint32_t partition;
     enum hint_kind best;
     bool unsure, stale, empty_long;
+    bool noticed;             /* one of the topics is NOTICED, whatever the others are */
     bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
     uint32_t close_jobs;      /* READY: see struct hint, of that job's topic */
