@@ -201,12 +201,10 @@ static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, 
     struct list *next;
     for (uint32_t i = 0; i < fetch->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
-        if (!is_outdated(fetch, hint))
-            *hint = (struct hint){.what = EMPTY,
-                                  .at_us = consumers_now_us(group->consumers),
-                                  .outdated_calls = hint->outdated_calls,
-                                  .alone_call = hint->alone_call,
-                                  .notified_alone = hint->notified_alone};
+        if (!is_outdated(fetch, hint)) {
+            hint_set(hint, EMPTY);
+            hint->at_us = consumers_now_us(group->consumers);
+        }
         hint->failed = true;
     }
     /* The partition counts as empty until then. */
@@ -238,7 +236,7 @@ static void take_answer(const struct fetch_request *fetch, const struct script_r
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
         bury_damaged(consumers, answered);
     if (!answer->reply.err)
-        wait_group_hand_out(fetch->group, answered->partition, answer->reply.jobs,
+        wait_group_hand_out(fetch->group, answered->partition, fetch->us, answer->reply.jobs,
                             answer->reply.count);
 }
 
@@ -392,8 +390,11 @@ static struct fetch_request *fetch_request_new(struct wait_group *group, uint32_
                                                uint32_t topics, uint32_t max)
 {
     struct fetch_request *fetch = mem_alloc(sizeof(*fetch));
-    *fetch = (struct fetch_request){
-        .group = group, .partition = partition, .topics = topics, .max = max};
+    *fetch = (struct fetch_request){.group = group,
+                                    .us = consumers_now_us(group->consumers),
+                                    .partition = partition,
+                                    .topics = topics,
+                                    .max = max};
     list_init(&fetch->place);
     group->calls++;
     group->requested += max;

@@ -30,6 +30,7 @@ struct fetch_options {
 struct fetch_request {
     struct list place; // wait_group::timed_requests, or nowhere
     struct wait_group *group;
+    int64_t us;      /* when it was written */
     uint64_t number; /* they are sent in this order: see consumers::last_call */
     uint32_t partition;
     uint32_t topics;
