@@ -84,7 +84,7 @@ static void clock_answered(void *owner, struct script_request *call, enum err er
     struct partition *partition = owner;
     partition->clock_pending = false;
     if (!err)
-        clock_sync_read(call, parts, count);
+        clock_sync_read(call, parts, count, false);
 }
 
 /* Adds `by_us` to the clock; 0: only reads it. */
@@ -200,12 +200,13 @@ void clock_sync_forgotten(struct script_requests *calls, uint32_t partition)
         calls->partitions[partition].clock.may_have_stood_still = true;
 }
 
-void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count)
+void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count,
+                     bool created)
 {
     struct script_requests *calls = call->calls;
     struct partition *partition = &calls->partitions[call->id.partition];
     struct queue_clock *clock = &partition->clock;
-    struct queue_clock_reading reading = {.sent_us = call->on_link.sent_us};
+    struct queue_clock_reading reading = {.created = created, .sent_us = call->on_link.sent_us};
     uint64_t before = clock->set_count;
     bool known = clock->known, unsure = known && clock->may_have_stood_still;
     int64_t by_us;

@@ -16,8 +16,10 @@ void clock_sync_bound_again(struct script_request *call);
 /* Takes the time of an answer that was clamped to the bounds. */
 void clock_sync_note_answer(const struct script_request *call, const struct bytes *parts,
                             uint32_t count);
-/* Takes the clock of an answer that was not clamped: of open and set_clock. */
-void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count);
+/* Takes the clock of an answer that was not clamped: of open and set_clock. `created`: the open has
+ * created the partition. */
+void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count,
+                     bool created);
 /* We are not registered in the partition any more, because others considered us dead: our machine
  * may have been stopped, and its clock with it; unless the clock of another partition has shown
  * since that it was not. */

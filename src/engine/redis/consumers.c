@@ -15,7 +15,6 @@ enum {
     VERIFY_PAUSE_US = 1000,
     GONE_PART = 8, /* 1/8 of a job's ttr may be over when the consumer that gets it reserves */
     HELD_PART = 4, /* after 1/4 of a job's ttr its consumer is answered, without waiting for more */
-    OVER_MOST = 3, /* answers in a row whose jobs are given back because their ttr is over */
 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
@@ -427,37 +426,43 @@ static bool is_over(const struct consumers *consumers, const struct job_view *jo
     return job->until_us <= consumers_now_us(consumers);
 }
 
-/* A ttr that is shorter than an answer takes is always over: after OVER_MOST answers such jobs are
+/* A ttr that is shorter than an answer takes is always over: after some answers such jobs are
  * handed out, as otherwise nobody would ever get them. */
 static void note_over(struct wait_group *group, uint32_t partition, const struct job_view *jobs,
                       uint32_t count)
 {
-    uint32_t *over_answers = &group->at[partition].over_answers, over = 0;
+    uint32_t over = 0;
     while (over < count && !is_over(group->consumers, &jobs[over]))
         over++;
     if (over < count)
-        *over_answers = *over_answers < OVER_MOST ? *over_answers + 1 : OVER_MOST + 1;
-    else if (count)
-        *over_answers = 0;
+        topic_note_over(topic_of(group, &jobs[over]), partition, true);
+    for (uint32_t i = 0; i < count && over == count; i++)
+        topic_note_over(topic_of(group, &jobs[i]), partition, false);
+}
+
+static bool goes_back(const struct waiter *waiter, uint32_t partition, bool for_another,
+                      const struct job_view *job)
+{
+    const struct wait_group *group = waiter->group;
+    if (is_over(group->consumers, job) && !topic_is_always_over(topic_of(group, job), partition))
+        return true;
+    return for_another && is_stale_for(waiter, job);
 }
 
 /* Gives back the first job that is over, or stale, if the jobs were requested before the first
  * waiter came, for another waiter; and all behind it, because they must not be delivered before it.
  * The partition is called again. Returns how many are left. */
-static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
-                                uint32_t count)
+static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, int64_t requested_us,
+                                struct job_view *jobs, uint32_t count)
 {
     const struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
-    struct consumers *consumers = group->consumers;
-    bool for_another = waiter->asked_us > group->at[partition].us;
-    bool keeps_over = group->at[partition].over_answers > OVER_MOST;
+    bool for_another = waiter->asked_us > requested_us;
     uint32_t left = 0;
-    while (left < count && (keeps_over || !is_over(consumers, &jobs[left])) &&
-           !(for_another && is_stale_for(waiter, &jobs[left])))
+    while (left < count && !goes_back(waiter, partition, for_another, &jobs[left]))
         left++;
     for (uint32_t i = left; i < count; i++) {
-        struct topic *topic = topic_cache_find(&consumers->topic_cache, jobs[i].topic);
-        consumers->options.give_back(consumers->options.owner, &jobs[i]);
+        struct topic *topic = topic_of(group, &jobs[i]);
+        group->consumers->options.give_back(group->consumers->options.owner, &jobs[i]);
         if (topic)
             topic_notice(topic, partition);
     }
@@ -475,8 +480,8 @@ static void note_sizes(struct wait_group *group, const struct job_view *jobs, ui
         group->came_bytes += content_bytes(&jobs[i]);
 }
 
-void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
-                         uint32_t count)
+void wait_group_hand_out(struct wait_group *group, uint32_t partition, int64_t requested_us,
+                         struct job_view *jobs, uint32_t count)
 {
     uint32_t next = 0;
     note_sizes(group, jobs, count);
@@ -484,7 +489,7 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct jo
     while (next < count && !list_empty(&group->waiters)) {
         struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;
-        count = next + give_back_stale(group, partition, jobs + next, count - next);
+        count = next + give_back_stale(group, partition, requested_us, jobs + next, count - next);
         if (waiter->job_count == 0 && wants <= count - next) {
             struct reply reply = {.kind = CMD_RESERVE, .count = wants, .jobs = jobs + next};
             for (uint32_t i = 0; i < wants; i++)

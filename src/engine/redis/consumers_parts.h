@@ -22,7 +22,6 @@ struct partition_fetches {
     uint32_t left_out;  /* of these: see wait_group::left_out */
     uint32_t shared;    /* of these: others may bring their jobs, and then they are not done */
     uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
-    uint32_t over_answers; /* of the last ones: answers in a row with jobs whose ttr was over */
     uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
     bool unplanned; /* these are no longer in wait_group::requested: others may be asked for them */
 };
@@ -66,6 +65,14 @@ static inline int64_t consumers_now_us(const struct consumers *consumers)
     return consumers->options.loop->now_us;
 }
 
+/* NULL: it is none of the group's, nor of another one's. */
+static inline struct topic *topic_of(const struct wait_group *group, const struct job_view *job)
+{
+    if (group->topic_count == 1)
+        return group->topics[0].topic;
+    return topic_cache_find(&group->consumers->topic_cache, job->topic);
+}
+
 /* The time of wait_group::first_probe is up: what those partitions have not given by then is asked
  * of others, too, and who has got some jobs waits for them no longer. What they do give later is
  * handed out as usual, or given back. */
@@ -75,7 +82,7 @@ void wait_group_touch(struct wait_group *group);
 /* Reserves the wanted jobs where there may be some, and answers waiters that get nothing more. */
 void wait_group_step(struct wait_group *group);
 /* True: a partition was assumed to be empty, which may be wrong, for so long that it must be read
- * again. */
+ * again; or it has a job of which another daemon was notified, that may hang. */
 bool wait_group_is_suspect(const struct wait_group *group);
 /* The answer for a consumer without a job: ERR_EMPTY; ERR_AGAIN if a partition could not be asked,
  * or has not answered for so long that it may have jobs. */
@@ -87,10 +94,11 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
 /* The same, but not before the next match has ended, and if no consumer here needs it then. */
 void consumers_take_or_pass_on(struct consumers *consumers, struct topic *topic,
                                uint32_t partition);
-/* Delivers the jobs of a call to the waiters, first come first served; gives back jobs that are not
- * wanted any more, or whose reservation is too old or over. */
-void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
-                         uint32_t count);
+/* Delivers the jobs of a call, which was written at `requested_us`, to the waiters, first come
+ * first served; gives back jobs that are not wanted any more, or whose reservation is too old or
+ * over. */
+void wait_group_hand_out(struct wait_group *group, uint32_t partition, int64_t requested_us,
+                         struct job_view *jobs, uint32_t count);
 /* Answers the waiter with the jobs that it has got, or with `err` if it has none. */
 void waiter_end(struct waiter *waiter, enum err err);
 

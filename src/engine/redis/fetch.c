@@ -30,6 +30,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
             candidate.first = hint->first, candidate.close_jobs = hint->close_jobs;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
+        candidate.noticed = candidate.noticed || hint->what == NOTICED;
         if (hint->what == TAKEN && hint->at_us < candidate.taken_us)
             candidate.taken_us = hint->at_us;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -200,12 +201,10 @@ static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, 
     struct list *next;
     for (uint32_t i = 0; i < fetch->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
-        if (!is_outdated(fetch, hint))
-            *hint = (struct hint){.what = EMPTY,
-                                  .at_us = consumers_now_us(group->consumers),
-                                  .outdated_calls = hint->outdated_calls,
-                                  .alone_call = hint->alone_call,
-                                  .notified_alone = hint->notified_alone};
+        if (!is_outdated(fetch, hint)) {
+            hint_set(hint, EMPTY);
+            hint->at_us = consumers_now_us(group->consumers);
+        }
         hint->failed = true;
     }
     /* The partition counts as empty until then. */
@@ -237,7 +236,7 @@ static void take_answer(const struct fetch_request *fetch, const struct script_r
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
         bury_damaged(consumers, answered);
     if (!answer->reply.err)
-        wait_group_hand_out(fetch->group, answered->partition, answer->reply.jobs,
+        wait_group_hand_out(fetch->group, answered->partition, fetch->us, answer->reply.jobs,
                             answer->reply.count);
 }
 
@@ -391,8 +390,11 @@ static struct fetch_request *fetch_request_new(struct wait_group *group, uint32_
                                                uint32_t topics, uint32_t max)
 {
     struct fetch_request *fetch = mem_alloc(sizeof(*fetch));
-    *fetch = (struct fetch_request){
-        .group = group, .partition = partition, .topics = topics, .max = max};
+    *fetch = (struct fetch_request){.group = group,
+                                    .us = consumers_now_us(group->consumers),
+                                    .partition = partition,
+                                    .topics = topics,
+                                    .max = max};
     list_init(&fetch->place);
     group->calls++;
     group->requested += max;
@@ -686,7 +688,8 @@ static void fetch_taken(struct wait_group *group)
 bool wait_group_is_suspect(const struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->consumers->options.space->partitions; i++) {
-        if (wait_group_look_up(group, 0, group->topic_count, i).empty_long)
+        struct candidate candidate = wait_group_look_up(group, 0, group->topic_count, i);
+        if (candidate.empty_long || candidate.noticed)
             return true;
     }
     return false;

@@ -30,6 +30,7 @@ struct fetch_options {
 struct fetch_request {
     struct list place; // wait_group::timed_requests, or nowhere
     struct wait_group *group;
+    int64_t us;      /* when it was written */
     uint64_t number; /* they are sent in this order: see consumers::last_call */
     uint32_t partition;
     uint32_t topics;
@@ -50,6 +51,7 @@ struct candidate {
     uint32_t partition;
     enum hint_kind best;
     bool unsure, stale, empty_long;
+    bool noticed;             /* one of the topics is NOTICED, whatever the others are */
     bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
     uint32_t close_jobs;      /* READY: see struct hint, of that job's topic */

@@ -216,7 +216,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
     opening->scanned_at = NULL;
     if (answer.count && !answer.replaced && !answer.state) /* other daemons considered us dead */
         clock_sync_forgotten(partition_init->options.calls, opening->partition);
-    clock_sync_read(call, parts, count);
+    clock_sync_read(call, parts, count, answer.replaced);
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,

@@ -5,7 +5,10 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { KNOWN_KEPT = 1 << 20 }; /* hints of 48 bytes: one for each topic and partition */
+enum {
+    KNOWN_KEPT = 1 << 20, /* hints of 48 bytes: one for each topic and partition */
+    OVER_MOST = 3,        /* answers in a row whose jobs are given back because their ttr is over */
+};
 
 struct bytes topic_name(const struct topic *topic)
 {
@@ -105,6 +108,15 @@ void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic)
 
 /* ---- hints ---- */
 
+void hint_set(struct hint *hint, enum hint_kind what)
+{
+    *hint = (struct hint){.what = (uint8_t)what,
+                          .outdated_calls = hint->outdated_calls,
+                          .alone_call = hint->alone_call,
+                          .notified_alone = hint->notified_alone,
+                          .over_answers = hint->over_answers};
+}
+
 int rank_compare(struct script_rank a, struct script_rank b)
 {
     if (a.priority != b.priority)
@@ -133,13 +145,10 @@ void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest
 {
     struct hint *hint = &topic->hints[partition];
     uint32_t close_jobs = close_left(hint, rest);
-    *hint = (struct hint){.what = READY,
-                          .first = rest->first,
-                          .close_jobs = (uint8_t)close_jobs,
-                          .at_us = now_us,
-                          .outdated_calls = hint->outdated_calls,
-                          .alone_call = hint->alone_call,
-                          .notified_alone = hint->notified_alone};
+    hint_set(hint, READY);
+    hint->first = rest->first;
+    hint->close_jobs = (uint8_t)close_jobs;
+    hint->at_us = now_us;
 }
 
 /* Counts a job that was seen beside the first, before it, or as the first one. After a new first
@@ -184,13 +193,10 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     switch ((enum hint_kind)hint->what) {
     case EMPTY:
     case TAKEN:
-        *hint = (struct hint){.what = READY,
-                              .first = rank,
-                              .close_jobs = 1,
-                              .at_us = now_us,
-                              .outdated_calls = hint->outdated_calls,
-                              .alone_call = hint->alone_call,
-                              .notified_alone = hint->notified_alone};
+        hint_set(hint, READY);
+        hint->first = rank;
+        hint->close_jobs = 1;
+        hint->at_us = now_us;
         break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better jobs */
@@ -198,14 +204,27 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     }
 }
 
+void topic_note_over(struct topic *topic, uint32_t partition, bool over)
+{
+    uint8_t *over_answers = topic ? &topic->hints[partition].over_answers : NULL;
+    if (over_answers && !over)
+        *over_answers = 0;
+    else if (over_answers)
+        *over_answers = *over_answers < OVER_MOST ? *over_answers + 1 : OVER_MOST + 1;
+}
+
+bool topic_is_always_over(const struct topic *topic, uint32_t partition)
+{
+    return topic && topic->hints[partition].over_answers > OVER_MOST;
+}
+
 void topic_forget_at(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
-    *hint = (struct hint){.what = UNKNOWN,
-                          .outdated_calls = ALL_CALLS,
-                          .alone_call = hint->alone_call,
-                          .notified_alone = hint->notified_alone,
-                          .failed = hint->failed};
+    bool failed = hint->failed;
+    hint_set(hint, UNKNOWN);
+    hint->outdated_calls = ALL_CALLS;
+    hint->failed = failed;
 }
 
 void topic_forget(struct topic *topic, uint32_t partitions)

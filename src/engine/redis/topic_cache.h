@@ -40,6 +40,7 @@ struct hint {
     bool only_hint;           /* EMPTY: our mark is a SCRIPT_MARK_HINT */
     bool shared;              /* EMPTY: others wait there, too, and may get the notice instead */
     bool notified_alone;      /* only we were notified of a ready job: take it, or pass it on */
+    uint8_t over_answers;     /* see topic_note_over() */
     bool failed;              /* the last call failed: whether there are jobs is unknown */
 };
 
@@ -94,6 +95,10 @@ struct topic_rest {
     uint32_t close_jobs; /* see script_first() */
 };
 
+/* Sets what is known, and drops the rest of it. `notified_alone`, `alone_call`, `outdated_calls`
+ * and `over_answers` stay. */
+void hint_set(struct hint *hint, enum hint_kind what);
+
 /* Some are left: it is READY. Redis has counted those that are close to the first, up to
  * SCRIPT_CLOSE_JOBS_MAX. If there are as many, or it has not counted, what was counted here, less
  * `taken`, may be more: that stays so only if this first one is close to the first before it.
@@ -105,6 +110,12 @@ void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest
  * (it neither was there already, nor replaced one). Calls under way are not outdated, as above. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
                int64_t now_us);
+/* An answer has brought jobs of the topic; `over`: the ttr of one was over when it came. Counts
+ * such answers, in a row, for the topic and not for who waits: each consumer may leave before there
+ * are several. NULL: nothing. */
+void topic_note_over(struct topic *topic, uint32_t partition, bool over);
+/* True: so many that its jobs are handed out all the same. */
+bool topic_is_always_over(const struct topic *topic, uint32_t partition);
 /* Sets UNKNOWN, because our marks may be gone. Keeps `failed`, `notified_alone` and
  * `alone_call`: no other daemon takes that job before it is passed on. */
 void topic_forget(struct topic *topic, uint32_t partitions);

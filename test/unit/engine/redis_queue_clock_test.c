@@ -121,6 +121,19 @@ static void p3_a_leap_is_set_right_and_drift_is_taken_over(void **state)
     assert_in_range(by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
 }
 
+/* Requests to set it come too late for their bounds, again and again: it is no later for that. */
+static void p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us = 0, now_us = NOW_US + SECOND_US;
+    (void)state;
+    for (int i = 0; i < 100; i++, now_us += 20 * MS)
+        assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
+    assert_int_equal(look(&clock, now_us, HOUR_US + by_us, 4, &by_us), CLOCK_KEPT);
+    assert_in_range(-clock.least_us, 0, 5 * MS);
+}
+
 /* Our clock stood still, for no clock runs ahead. */
 static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
 {
@@ -186,6 +199,27 @@ static void p3_a_daemon_that_has_just_come_believes_who_sets_the_clock(void **st
     assert_int_equal(look(&clock, now_us, -HOUR_US, 4, &by_us), CLOCK_ADOPTED);
 }
 
+/* … but not its own request, that has created the partition by a clock that had leapt. */
+static void p3_a_daemon_that_has_just_come_does_not_believe_the_clock_that_it_has_created(
+    void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, created_us = NOW_US + SECOND_US;
+    (void)state;
+    clock.adopted_us = NOW_US;
+    set_us = created_us - SECOND_US / 2;
+    struct queue_clock_reading reading = {
+        .clock = {.queue_us = created_us + SECOND_US / 2, .set_count = 4, .set_us = set_us},
+        .created = true,
+        .sent_us = created_us - MS,
+        .read_us = created_us + MS};
+    assert_int_equal(queue_clock_read(&clock, &reading, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, created_us + 20 * MS, SECOND_US / 2, 4, &by_us), CLOCK_KEPT);
+    assert_int_equal(clock.most_us, MS);
+    assert_int_equal(look(&clock, NOW_US + 2100 * MS, SECOND_US / 2, 4, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, SECOND_US / 2 - 5 * MS, SECOND_US / 2 + 5 * MS);
+}
+
 /* Redis came back from a save, or a replica took over that was behind. */
 static void p3_a_clock_from_before_it_was_set_is_set_again(void **state)
 {
@@ -225,12 +259,15 @@ int main(void)
         cmocka_unit_test(p3_an_answer_at_a_bound_means_that_the_clock_has_leapt),
         cmocka_unit_test(answers_make_it_more_exact),
         cmocka_unit_test(p3_a_leap_is_set_right_and_drift_is_taken_over),
+        cmocka_unit_test(p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
         cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),
         cmocka_unit_test(
             p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set),
         cmocka_unit_test(p3_a_clock_that_leaps_back_after_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_has_just_come_believes_who_sets_the_clock),
+        cmocka_unit_test(
+            p3_a_daemon_that_has_just_come_does_not_believe_the_clock_that_it_has_created),
         cmocka_unit_test(p3_a_clock_from_before_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while),
     };

@@ -302,6 +302,31 @@ static void p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap(void 
     start_the_clock_again_after_a_leap_of(800 * MS, 600 * MS);
 }
 
+/* A daemon that has just come believes who sets the clock, but not its own request that has created
+ * the partition: the jobs of the lost one are still there. */
+static void p3_a_clock_that_a_new_daemon_starts_again_late_does_not_follow_a_small_leap(
+    void **state)
+{
+    static struct client taker, pusher;
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    int64_t due_us = now_us + 3 * SECOND_US;
+    a_job_for_who_waits(&taker, &pusher, due_us);
+    turns(900 * MS);
+    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:h\r\n"));
+    sim_redis_settings(servers[0])->ahead_us = 300 * MS;
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    partition_init_again(&engine->partition_init, 0);
+    turns(500 * MS);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(due_us - now_us - 10 * MS);
+    assert_int_equal(taker.answers, 0);
+    turns(600 * MS);
+    assert_int_equal(taker.count, 1);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -319,6 +344,7 @@ int main(void)
         STARTED(a_clock_that_starts_again_late_is_not_set_back),
         STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_leap),
         STARTED(p3_a_clock_that_starts_again_late_does_not_follow_a_small_leap),
+        STARTED(p3_a_clock_that_a_new_daemon_starts_again_late_does_not_follow_a_small_leap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /*
  * A Redis that has reached maxmemory: what needs no more memory, or makes some free, goes on, and
- * what needs more is refused, whole (P8). The scripts, one call after another.
+ * what needs more is refused, whole (P8). And what a Redis that has lost a partition's counts of
+ * topics says of room for them. The scripts, one call after another.
  */
 #include "engine/redis/fanout_parts.h"
 #include "redis_scripts_bed.h"
@@ -197,6 +198,41 @@ static void p8_a_full_redis_refuses_a_push_that_makes_a_topic(void **state)
     assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[tidle", "[tidle"), 0);
 }
 
+/* The hash with all counts is lost, a topic's job is not. */
+static void lose_the_hash_of_a_job(void)
+{
+    assert_int_equal(push("t", now_us + SECOND_US).err, OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+}
+
+/* Who has looked before the job was found again has left no mark, so all are told. */
+static void consumers_of_a_topic_whose_counts_were_lost_leave_marks(void **state)
+{
+    (void)state;
+    lose_the_hash_of_a_job();
+    (void)reserve_as(0, "t", 1, false, true);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
+    (void)notices("r0 t");
+    rebuild_all();
+    assert_int_equal(notices("r0 t"), 1);
+    (void)reserve_as(0, "t", 1, false, true);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 1);
+    rebuild_all();
+    assert_int_equal(notices("r0 t"), 0);
+}
+
+/* No count says that it has a job. */
+static void p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another(void **state)
+{
+    (void)state;
+    lose_the_hash_of_a_job();
+    rebuild_all();
+    spaces[0].topics_max = 1;
+    assert_int_equal(push("u", now_us).err, ERR_TOPICS_LIMIT);
+    assert_int_equal(REDIS("ZCARD", "{laterd:0}:d"), 2); /* of these one is the filler */
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -208,6 +244,8 @@ int main(void)
         STARTED(p8_a_full_redis_refuses_a_new_body_and_takes_a_new_time),
         STARTED(p8_a_full_redis_refuses_a_push_that_replaces_a_job),
         STARTED(p8_a_full_redis_refuses_a_push_that_makes_a_topic),
+        STARTED(consumers_of_a_topic_whose_counts_were_lost_leave_marks),
+        STARTED(p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

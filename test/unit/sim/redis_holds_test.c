@@ -254,6 +254,36 @@ static void p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_gi
     stop_pair();
 }
 
+/* A daemon where nobody waits has asked to be told of jobs, so all are told that there is one for
+ * the first daemon that waits. This one hangs, so it is the next one's. */
+static void p6_a_job_for_a_daemon_that_hangs_is_another_ones_within_a_second(void **state)
+{
+    static struct client first, second, pusher;
+    struct cmd take = take_bound(0), wait = take_bound(60 * INT64_C(1000000));
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = 1, .ttr_us = SECOND_US}};
+    (void)state;
+    options.partitions = 1;
+    struct client held = begin_with_a_held_job();
+    assert_int_equal(finish(&held).err, OK);
+    assert_int_equal(ask_for(&take, MS).err, ERR_EMPTY);
+    park_other(&first);
+    turns_of_both(50 * MS);
+    second = pusher = (struct client){.ticket.answered = client_answered};
+    (void)redis_engine_port(engine)->verbs->submit(redis_engine_port(engine), &wait,
+                                                   &second.ticket); /* it is told */
+    turns_of_both(50 * MS);
+    change_daemon();
+    (void)redis_engine_port(engine)->verbs->submit(redis_engine_port(engine), &push,
+                                                   &pusher.ticket); /* the same */
+    turn();
+    change_daemon();
+    turns(SECOND_US + 20 * MS); /* of the other one alone */
+    assert_int_equal(first.count, 0);
+    assert_int_equal(second.count, 1);
+    stop_pair();
+}
+
 /* Nobody but who waits for what does not come; and a heartbeat a second. */
 static void a_daemon_with_one_who_waits_asks_once_a_second(void **state)
 {
@@ -291,6 +321,7 @@ int main(void)
         STARTED(p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_back),
         STARTED(p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back),
         STARTED(p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back),
+        STARTED(p6_a_job_for_a_daemon_that_hangs_is_another_ones_within_a_second),
         STARTED(a_daemon_with_one_who_waits_asks_once_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,6 +224,32 @@ static void p5_a_repeated_reserve_by_name_has_the_properties(void **state)
     }
 }
 
+/* The answer to a reserve by name was lost, and before the request is sent again its job is
+ * deleted, or has been given back and is another one's. That body is not what the first answer had,
+ * and is not damaged for that. */
+static void p4_a_repeated_reserve_by_name_does_not_show_what_is_no_longer_reserved(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        struct cmd_push push = with_properties("kept");
+        push.due_us = now_us + 60 * SECOND_US;
+        uint64_t seq = push_it(&push);
+        struct script_call call = next_call();
+        struct cmd cmd = {.kind = CMD_RESERVE_JOB, .job.ref.seq = seq};
+        ask_once_more(&call, &cmd, false);
+        struct cmd_job named = {.ref.seq = seq, .why = RELEASE_UNDELIVERED};
+        do_job(way ? CMD_RELEASE : CMD_DELETE, named);
+        if (way)
+            do_job(CMD_RESCHEDULE,
+                   (struct cmd_job){.ref.seq = seq, .has_body = true, .body = BYTES("another")});
+        script_encode(&request, &spaces[0], &call, &cmd);
+        script_mark_again(request.at, request.len);
+        (void)ask(0);
+        assert_int_equal(reply_of(CMD_RESERVE_JOB).err, way ? ERR_WRONG_STATE : ERR_NOT_FOUND);
+        assert_int_equal(part_count, 1);
+    }
+}
+
 static void damaged_properties_are_noticed(void **state)
 {
     (void)state;
@@ -518,6 +544,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_large_body_and_properties_are_both_apart, start,
                                         end_arena),
         cmocka_unit_test_setup_teardown(a_new_body_keeps_the_properties, start, end_arena),
+        cmocka_unit_test_setup_teardown(
+            p4_a_repeated_reserve_by_name_does_not_show_what_is_no_longer_reserved, start, stop),
         cmocka_unit_test_setup_teardown(p5_a_repeated_reserve_by_name_has_the_properties, start,
                                         end_arena),
         cmocka_unit_test_setup_teardown(damaged_properties_are_noticed, start, end_arena),

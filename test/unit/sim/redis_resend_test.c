@@ -2,6 +2,7 @@
  * Requests whose answer is lost, or comes when nobody waits for it any more, and what a server
  * refuses: on a simulated Redis. Time is simulated: what is waited for takes none.
  */
+#include "engine/redis/fetch_parts.h"
 #include "redis_bed.h"
 
 static const int64_t HOUR_US = INT64_C(3600) * SECOND_US;
@@ -177,6 +178,33 @@ static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void 
     assert_in_range(taker.until_us, 850 * MS, SECOND_US - 50 * MS);
 }
 
+/* … though another call was sent to that partition since it asked. */
+static void p4_a_later_call_does_not_make_anothers_reservation_its_own(void **state)
+{
+    static struct client gone, taker;
+    struct cmd push = a_push(), take = a_reserve();
+    (void)state;
+    start_on_one_server();
+    push.push.ttr_us = SECOND_US;
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    take.reserve.wait_us = 20 * MS;
+    begin(&take, &gone);
+    turns(600 * MS);
+    assert_int_equal(gone.answers, 1);
+    take.reserve.wait_us = SECOND_US;
+    int64_t asked_us = now_us;
+    begin(&take, &taker);
+    turn();
+    const struct waiter *waiter = taker.ticket.held;
+    (void)wait_group_fetch_for(waiter->group, 1, 0, 1, (struct fetch_options){0});
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(300 * MS);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+    assert_in_range(taker.until_us - asked_us, SECOND_US, SECOND_US + 300 * MS);
+}
+
 /* The answer to a reserve comes when the ttr of its job is over: late or, if it is lost, as that to
  * the same again. Who waits for it gets the job by a reservation that has hardly begun. */
 static void wait_until_it_is_over(bool lost)
@@ -225,6 +253,24 @@ static void p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out(voi
     struct client taker = ask(&take, false);
     assert_int_equal(taker.count, 1);
     assert_int_equal(taker.seq, seq);
+}
+
+/* … nor if nobody waits for as many answers as are given back. */
+static void p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out_to_the_impatient(
+    void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    unsigned asked = 0;
+    uint32_t count = 0;
+    (void)state;
+    start_on_one_server();
+    push.push.ttr_us = 1;
+    assert_int_equal(ask(&push, false).err, OK);
+    take.reserve.wait_us = 2 * MS;
+    for (; asked < 10 && !count; asked++)
+        count = ask(&take, false).count;
+    assert_int_equal(count, 1);
+    assert_in_range(asked, 2, 9); /* else it is no test */
 }
 
 /* Two jobs are reserved for one who has gone, and the reservation of the first alone is too old for
@@ -517,8 +563,10 @@ int main(void)
         STARTED(p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation),
         STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
         STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
+        STARTED(p4_a_later_call_does_not_make_anothers_reservation_its_own),
         STARTED(p4_who_waits_is_not_given_a_reservation_that_is_over),
         STARTED(p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out),
+        STARTED(p2_a_job_whose_ttr_is_shorter_than_an_answer_takes_is_handed_out_to_the_impatient),
         STARTED(p4_who_waits_is_not_given_what_was_over_before_the_reserve_was_repeated),
         STARTED(p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),

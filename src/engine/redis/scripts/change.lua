@@ -27,15 +27,14 @@ local stored = stored_answer()
 if stored then
     local was = sub(stored, 33)
     if what == 'v' and was ~= '' then
-        local front = ''
-        if sub(was, 1, 1) == 'n' then
-            local behind = 4 + unpack_bytes('<H', was, 2)
-            front, was = sub(was, 1, behind - 1), sub(was, behind)
+        -- With its content, if it still has the lease of the first execution; as reserve_slow.lua.
+        if sub(was, 1, 1) == 'n' then was = sub(was, 4 + unpack_bytes('<H', was, 2)) end
+        local job, now = fetch(sub(was, 1, 8)), clock()
+        if not job then return { header(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+        if job.lease ~= unpack_bytes('<I8', was, 8 + HEAD.LEASE) then
+            return { header(WRONG_STATE, visible_state(job, now), 0, 0, now, 0, job.seq) }
         end
-        local job = fetch(sub(was, 1, 8))
-        -- Removes the length of the content (2 bytes): the content itself follows.
-        if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
-        was = front .. (job and properties_prefix(job) .. was .. content_of(job) or was)
+        was = job_with_content(job)
     end
     return { sub(stored, 1, 32), was }
 end

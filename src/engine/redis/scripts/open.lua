@@ -175,8 +175,9 @@ if not found[1] then
     if importing then error(MISSING) end
     -- The new clock starts at `held`, so that it continues the one that the daemon knows. A late
     -- request must not set it back: `held` is what the clock showed at most when it was sent. If
-    -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock. (One
-    -- that began less than two seconds ago follows it until another one sets it.)
+    -- Redis' clock has leapt ahead instead, the answer shows it, and the daemon sets the clock; one
+    -- that began less than two seconds ago sets it when it is that old. (Another daemon as young
+    -- follows the leap until then.)
     local least, most, queue = unpack_bytes('<I8I8I8', ARGV[1], 21)
     local ran_late = redis_now > most and redis_now <= most + tonumber(ARGV[13] or 0)
     ahead = ran_late and queue - least or held - redis_now

@@ -19,9 +19,18 @@ bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash; BUCKE
 
 local BESIDE = '=-~' -- first bytes of fields that belong to a job
 
+-- The topic's counts were lost with the hash. Where a topic has no '#p', consumers leave no mark
+-- (reserve.lua): all that have looked meanwhile are notified, as of its first job.
+local function restore_counts(topic)
+    if call('HEXISTS', hash, '#p' .. topic) == 1 then return end
+    call('HSET', hash, '#p' .. topic, 0)
+    publish('r' .. notice_suffix(topic, call('HGET', hash, 'p')))
+end
+
 local function restore_members(job)
     local at = place_of(job)
     call('ZADD', order, 0, 't' .. job.topic)
+    restore_counts(job.topic)
     if job.id_len > 0 and not call('HGET', hash, 'i' .. id_of(job)) then
         call('HSET', hash, 'i' .. id_of(job), job.name)
     end

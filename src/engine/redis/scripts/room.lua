@@ -13,12 +13,24 @@ local function delete_topic(topic)
     call('ZREM', delayed, '\0' .. topic) -- its last delayed job may have been deleted
 end
 
--- Returns how many jobs the topic has here, until when it is paused, and its settings, if any.
+local function has_places(topic)
+    local key = char(#topic) .. topic
+    for kind in string.gmatch('wrb', '.') do
+        local first, past = '[' .. kind .. key, '(' .. kind .. key .. string.rep('\255', 21)
+        if call('ZRANGEBYLEX', order, first, past, 'LIMIT', 0, 1)[1] then return true end
+    end
+    return false
+end
+
+-- Returns how many jobs the topic has here (at least one, if the counts were lost: rebuild.lua), until
+-- when it is paused, and its settings, if any.
 local function jobs_in(topic)
     local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
-        '#u' .. topic, '#c' .. topic)
+        '#u' .. topic, '#c' .. topic, '#h' .. topic)
     local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
-    return (count[1] or 0) - gone, tonumber(count[5] or 0), count[6]
+    local jobs = (count[1] or 0) - gone
+    if jobs <= 0 then jobs = (tonumber(count[7] or 0) > 0 or has_places(topic)) and 1 or 0 end
+    return jobs, tonumber(count[5] or 0), count[6]
 end
 
 -- True: there is room. If there was none, a topic without jobs, pause and settings was removed.
