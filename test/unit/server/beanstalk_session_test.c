@@ -289,6 +289,7 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
         end_connection(ann, (enum ending)how);
         settle(world); /* not later: nobody else makes turns */
         expect(bob, "RESERVED 1 1\r\na\r\n");
+        assert_int_equal(world_server(world)->counts.abandoned, 2); /* both had been received */
         send_line(world, bob, "reserve\r\n", "RESERVED 2 1\r\nb\r\n");
         assert_string_equal(figure(world, bob, "stats-job 1\r\n", "reserves"), "2");
         core_valid(world_core(world));
