@@ -16,6 +16,7 @@
 #include "beanstalk_peer.h"
 #include "core/core.h"
 #include "engine/embedded/embedded.h"
+#include "server/server.h"
 #include "test/unit/support/every.h"
 #include "test/unit/support/refusing_engine.h"
 
