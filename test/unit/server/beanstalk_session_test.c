@@ -283,7 +283,11 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
     for (int how = 0; how < ENDINGS; how++) {
         struct world *world = begin(&(struct world_options){.seed = 1, .disk_us = 100});
         struct sim_peer *ann = join(world), *bob = join(world);
-        send_text(ann, "put 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\nreserve\r\n");
+        /* The answer to the first reserve waits behind those to the puts, that to the second does
+           not. */
+        send_text(ann, "put 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\n");
+        pass(world, SECOND_US);
+        send_text(ann, "reserve\r\n");
         pass(world, 3 * SECOND_US);
         expect(ann, "INSERTED 1\r\nINSERTED 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n");
         send_line(world, bob, "reserve\r\n", "");
