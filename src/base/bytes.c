@@ -21,6 +21,12 @@ static uint64_t lower_word(const char *at)
     return word | ((from_a & ~past_z & ascii) >> 2); /* 0x80 >> 2 is 0x20 */
 }
 
+/* Are the eight letters at `a` those at `b`, but for their case? Mostly they are the same bytes. */
+static bool same_word(const char *a, const char *b)
+{
+    return memcmp(a, b, sizeof(uint64_t)) == 0 || lower_word(a) == lower_word(b);
+}
+
 bool bytes_eq_nocase(struct bytes a, struct bytes b)
 {
     if (a.len != b.len)
@@ -28,10 +34,10 @@ bool bytes_eq_nocase(struct bytes a, struct bytes b)
     if (a.len >= sizeof(uint64_t)) {
         size_t last = a.len - sizeof(uint64_t); /* a word that may lie across the one before */
         for (size_t i = 0; i < last; i += sizeof(uint64_t)) {
-            if (lower_word(a.at + i) != lower_word(b.at + i))
+            if (!same_word(a.at + i, b.at + i))
                 return false;
         }
-        return lower_word(a.at + last) == lower_word(b.at + last);
+        return same_word(a.at + last, b.at + last);
     }
     for (size_t i = 0; i < a.len; i++) {
         if (ascii_lower(a.at[i]) != ascii_lower(b.at[i]))
@@ -57,13 +63,19 @@ int bytes_cmp(struct bytes a, struct bytes b)
 bool bytes_to_u64(struct bytes text, uint64_t *out_number)
 {
     uint64_t number = 0;
-    if (text.len == 0 || text.len > 20)
+    if (text.len == 0 || text.len > DECIMAL_U64_DIGITS)
         return false;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
+    size_t fits = text.len < DECIMAL_U64_DIGITS ? text.len : DECIMAL_U64_DIGITS - 1;
+    for (size_t i = 0; i < fits; i++) { /* so many digits always fit */
+        unsigned digit = (unsigned char)text.at[i] - (unsigned)'0';
+        if (digit > 9)
             return false;
-        if (__builtin_mul_overflow(number, 10u, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(text.at[i] - '0'), &number))
+        number = number * 10 + digit;
+    }
+    for (size_t i = fits; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.at[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, digit, &number))
             return false;
     }
     *out_number = number;

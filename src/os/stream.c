@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -19,6 +20,20 @@ enum {
     DROP_BYTES = 64 * 1024, /* read and dropped in one step while the stream lingers */
     LINGER_US = 1000 * 1000,
 };
+
+/*
+ * recv() and send(). Those of glibc are cancellation points: in a process with threads each of them
+ * pays two atomic operations for that, and no thread of ours is ever cancelled.
+ */
+static ssize_t receive_bytes(int fd, void *room, size_t most)
+{
+    return (ssize_t)syscall(SYS_recvfrom, fd, room, most, 0, NULL, NULL);
+}
+
+static ssize_t send_bytes(int fd, const void *at, size_t len)
+{
+    return (ssize_t)syscall(SYS_sendto, fd, at, len, MSG_NOSIGNAL, NULL, 0);
+}
 
 static struct os_stream *self(struct stream *stream)
 {
@@ -198,8 +213,8 @@ static const char *failure(const struct os_stream *stream)
 static size_t send_some(struct os_stream *stream, const char *at, size_t len)
 {
     size_t piece = len < SEND_BYTES ? len : SEND_BYTES;
-    ssize_t sent = stream->tls ? tls_send(stream->tls, at, piece)
-                               : send(stream->source.fd, at, piece, MSG_NOSIGNAL);
+    ssize_t sent =
+        stream->tls ? tls_send(stream->tls, at, piece) : send_bytes(stream->source.fd, at, piece);
     if (sent >= 0)
         return (size_t)sent;
     if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
@@ -336,8 +351,8 @@ static bool receive(struct os_stream *stream, bool ends)
 {
     char *room = stream->loop->read_buffer;
     size_t most = stream->closing ? DROP_BYTES : stream->read_bytes;
-    ssize_t got =
-        stream->tls ? tls_receive(stream->tls, room, most) : recv(stream->source.fd, room, most, 0);
+    ssize_t got = stream->tls ? tls_receive(stream->tls, room, most)
+                              : receive_bytes(stream->source.fd, room, most);
     if (got < 0) {
         if (errno == EAGAIN || errno == EINTR)
             return false;

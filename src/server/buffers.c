@@ -57,12 +57,6 @@ static void count(struct session *session)
     buffers->occupied |= 1ull << size_of(footprint);
 }
 
-void buffers_changed(struct session *session)
-{
-    if (list_empty(&session->changed))
-        list_add_tail(&of(session)->changed, &session->changed);
-}
-
 void buffers_forget(struct session *session)
 {
     uncount(session);

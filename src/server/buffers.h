@@ -40,9 +40,7 @@ struct buffers {
 
 void buffers_init(struct buffers *buffers, uint64_t max_bytes);
 
-/* The session's footprint may have changed. */
-void buffers_changed(struct session *session);
-/* The session ends. */
+/* The session ends. buffers_changed() is in session.h. */
 void buffers_forget(struct session *session);
 
 /*

@@ -118,6 +118,7 @@ void server_free(struct server *server)
     beanstalk_tubes_fini(&server->beanstalk.tubes);
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
+    buf_fini(&server->answer_body);
     buf_fini(&server->hosts);
     arena_fini(&server->scratch);
     discard_fini(&server->discard);

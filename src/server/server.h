@@ -126,9 +126,10 @@ struct server {
     struct list requeues;   // requeue::place: reservations of clients that have gone
     struct list intakes;    // server_intake::place: all of them
     struct arena scratch;   /* of the request being decoded */
+    struct buf answer_body; /* of the HTTP response being written */
     struct discard discard; /* memory of ended connections and requests, freed in pieces */
     struct budget budget;   /* of the turn's present stage */
-    int64_t plan_ns;        /* the time that the stages of this turn share */
+    int64_t percent_ns;     /* a hundredth of the time that the stages of this turn share */
     struct budget_meter meter;
     struct turn_meter turn_meter;
     int64_t visit_ns; /* the connection being served stops when this much budget is left */

@@ -305,9 +305,10 @@ static void send_out(struct session *session)
     stream_send(session->stream, &session->out);
     leave_spare(session);
     buffers_changed(session);
-    if (unsent(session) && !session->window_us)
+    bool waits = unsent(session) > 0; /* for the client to take it */
+    if (waits && !session->window_us)
         open_window(session);
-    if (unsent(session) == 0)
+    if (!waits)
         session->kind->drained(session); /* the stream calls drained() only for bytes it had kept */
 }
 

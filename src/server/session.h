@@ -94,6 +94,13 @@ static inline struct buf *session_out(struct session *session)
     return &session->out;
 }
 
+/* For buffers.h: the session's footprint may have changed. */
+static inline void buffers_changed(struct session *session)
+{
+    if (list_empty(&session->changed))
+        list_add_tail(&session->server->buffers.changed, &session->changed);
+}
+
 /* The session has bytes in `out`, or is to be closed: it is flushed at the turn's end. */
 void session_mark_dirty(struct session *session);
 

@@ -91,14 +91,14 @@ int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns)
 static void plan(struct server *server, int64_t now_us)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
-    server->plan_ns = turn_plan_ns(turn_ns, server->budget.excluded_next_ns);
+    server->percent_ns = turn_plan_ns(turn_ns, server->budget.excluded_next_ns) / 100;
     budget_begin_turn(&server->budget, now_us);
 }
 
 static void begin_stage(struct server *server, enum turn_stage stage, int share)
 {
     turn_meter_look(&server->turn_meter, stage);
-    budget_begin(&server->budget, server->plan_ns * share / 100);
+    budget_begin(&server->budget, server->percent_ns * share);
 }
 
 /* Of a turn that begins now, by the clock. */

@@ -253,7 +253,9 @@ static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
             remove_job(embedded, reply, job, err);
             continue;
         }
-        reply->jobs[good++] = *job;
+        if (good < i) /* one before it has left */
+            reply->jobs[good] = *job;
+        good++;
     }
     if (good)
         reply->err = OK;

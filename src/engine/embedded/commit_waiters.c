@@ -17,10 +17,15 @@ struct commit_waiter {
     struct waiting_reply head;
     struct commit_waiter *next;
     uint64_t batch;
-    struct reply reply;
-    uint64_t seq;          /* of a brief reply's job: it is shown … */
-    enum job_state state;  /* … by embedded::brief_view */
-    struct job_view job[]; /* another reply's: one at most */
+    struct reply *reply; /* NULL: a brief one, of which only this is kept: */
+    struct {
+        enum err err;
+        enum cmd_kind kind;
+        uint32_t count;
+        bool shows; /* a job with this number and state */
+        enum job_state state;
+        uint64_t seq;
+    } brief;
 };
 
 /* True: the command asks for more durability than the server's setting. (Less is not possible.) */
@@ -30,8 +35,9 @@ static bool wants_sync(const struct embedded *embedded)
 }
 
 /* Copies the view with everything that it borrows from the core. */
-static void keep_view(struct arena *arena, const struct job_view *from, struct job_view *job)
+static struct job_view *keep_view(struct arena *arena, const struct job_view *from)
 {
+    struct job_view *job = arena_alloc(arena, sizeof(*job));
     *job = *from;
     job->content_type = (struct bytes){0}; /* a change's reply does not show them */
     job->body = (struct bytes){0};
@@ -39,6 +45,44 @@ static void keep_view(struct arena *arena, const struct job_view *from, struct j
     job->ref.id = arena_copy(arena, job->ref.id);
     job->topic = arena_copy(arena, job->topic);
     job->retry_us = (const int64_t *)(const void *)arena_copy(arena, schedule).at;
+    return job;
+}
+
+static struct reply *keep_reply(struct arena *arena, const struct reply *from)
+{
+    struct reply *reply = arena_alloc(arena, sizeof(*reply));
+    *reply = *from;
+    reply->topics = NULL;
+    if (from->jobs && from->count)
+        reply->jobs = keep_view(arena, from->jobs);
+    return reply;
+}
+
+static void keep_brief(struct commit_waiter *waiter, const struct reply *reply)
+{
+    waiter->reply = NULL;
+    waiter->brief.err = reply->err;
+    waiter->brief.kind = reply->kind;
+    waiter->brief.count = reply->count;
+    waiter->brief.shows = reply->jobs && reply->count;
+    if (waiter->brief.shows) {
+        waiter->brief.state = reply->jobs->state;
+        waiter->brief.seq = reply->jobs->ref.seq;
+    }
+}
+
+/* As it was kept, in embedded::brief_reply and embedded::brief_view. */
+static const struct reply *brief_reply(struct embedded *embedded,
+                                       const struct commit_waiter *waiter)
+{
+    struct reply *reply = &embedded->brief_reply;
+    reply->err = waiter->brief.err;
+    reply->kind = waiter->brief.kind;
+    reply->count = waiter->brief.count;
+    reply->jobs = waiter->brief.shows ? &embedded->brief_view : NULL;
+    embedded->brief_view.ref.seq = waiter->brief.seq;
+    embedded->brief_view.state = waiter->brief.state;
+    return reply;
 }
 
 bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
@@ -52,23 +96,15 @@ bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct 
         sync ? &embedded->syncing.gathering : &embedded->writing.gathering;
     if (sync)
         store_want_sync(embedded->store);
-    bool shows = reply->jobs && reply->count;
-    size_t view_bytes = shows && !ticket->brief ? sizeof(struct job_view) : 0;
-    struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter) + view_bytes);
+    CHECK(!reply->jobs || reply->count <= 1); /* a change answers with one job at most */
+    struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter));
     waiter->head = (struct waiting_reply){.ticket = ticket};
     waiter->next = NULL;
     waiter->batch = promised;
-    waiter->reply = *reply;
-    waiter->reply.topics = NULL;
-    CHECK(!shows || reply->count == 1); /* a change answers with one job at most */
-    if (view_bytes) {
-        keep_view(&list->arena, reply->jobs, waiter->job);
-        waiter->reply.jobs = waiter->job;
-    } else if (shows) {
-        waiter->seq = reply->jobs->ref.seq;
-        waiter->state = reply->jobs->state;
-        waiter->reply.jobs = &embedded->brief_view;
-    }
+    if (ticket->brief)
+        keep_brief(waiter, reply);
+    else
+        waiter->reply = keep_reply(&list->arena, reply);
     *list->last = waiter;
     list->last = &waiter->next;
     ticket->held = &waiter->head;
@@ -82,16 +118,12 @@ static void answer(struct embedded *embedded, const struct commit_waiter *waiter
     embedded->commit_waiter_count--;
     if (!ticket)
         return;
+    const struct reply *reply = waiter->reply ? waiter->reply : brief_reply(embedded, waiter);
     ticket->held = NULL;
-    if (err) {
-        ticket->answered(ticket, &(struct reply){.err = err, .kind = waiter->reply.kind});
-        return;
-    }
-    if (waiter->reply.jobs == &embedded->brief_view) {
-        embedded->brief_view.ref.seq = waiter->seq;
-        embedded->brief_view.state = waiter->state;
-    }
-    ticket->answered(ticket, &waiter->reply);
+    if (err)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = reply->kind});
+    else
+        ticket->answered(ticket, reply);
 }
 
 /*
@@ -155,6 +187,8 @@ static bool release_queues(struct embedded *embedded, enum err err)
 void commit_release(struct embedded *embedded)
 {
     enum err err = OK;
+    if (embedded->commit_waiter_count == 0)
+        return;
     if (embedded->store && store_failed(embedded->store))
         err = ERR_STORE_FAILED;
     else if (journal_feed_stops(embedded))

@@ -175,8 +175,8 @@ struct embedded {
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
     struct discard discard;        /* what commit waiters had, some pieces a turn */
-    struct job_view brief_view;    /* the view in brief replies that waited; the fields that they do
-                                      not show stay zero */
+    struct reply brief_reply;      /* the brief reply that waited and is given now, … */
+    struct job_view brief_view;    /* … and its view; what they do not show stays zero */
     struct bodies bodies;
     struct reschedulings reschedulings;
     struct far_commands far_commands;

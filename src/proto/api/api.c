@@ -367,7 +367,15 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
 void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out)
 {
-    struct api_output output = {.format = format, .date = date, .out = out};
+    struct buf body = {0};
+    api_reply_through(format, reply, now_us, date, &body, out);
+    buf_fini(&body);
+}
+
+void api_reply_through(const struct response_format *format, const struct reply *reply,
+                       int64_t now_us, struct bytes date, struct buf *body, struct buf *out)
+{
+    struct api_output output = {.format = format, .date = date, .body = body, .out = out};
     switch ((enum api_dialect)format->dialect) {
     case DIALECT_DELAY_QUEUE: delay_queue_reply(&output, reply); break;
     case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_reply(&output, reply); break;

@@ -162,6 +162,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
 struct api_output {
     const struct response_format *format;
     struct bytes date;
+    struct buf *body; /* of api_reply_through(), else NULL */
     struct buf *out;
 };
 
@@ -172,6 +173,10 @@ void api_send(const struct api_output *output, int status, const char *content_t
 /* A whole HTTP response for a command's reply. `date` as in http_response. */
 void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out);
+/* The same with a buffer to write the response's body to first, whose memory serves all responses.
+ */
+void api_reply_through(const struct response_format *format, const struct reply *reply,
+                       int64_t now_us, struct bytes date, struct buf *body, struct buf *out);
 /* Writes the answer to a finished CALL_REPLAY. */
 void api_replay_reply(const struct response_format *format, const struct replay_counts *counts,
                       struct bytes date, struct buf *out);

@@ -1,6 +1,8 @@
 /* Which call of /v1 a request is: a table of paths, and what holds for all calls. */
 #include "proto/api/v1.h"
 
+#include <string.h>
+
 enum { PARTS_MAX = 5 };
 
 /* "{}" stands for a topic's name or a job's id. */
@@ -51,14 +53,13 @@ enum { ROUTE_COUNT = sizeof(routes) / sizeof(routes[0]) };
 static unsigned cut_path(struct bytes path, struct bytes *parts)
 {
     unsigned count = 0;
-    size_t start = sizeof("/v1/") - 1;
     if (!bytes_starts(path, BYTES("/v1/")))
         return 0;
-    for (size_t i = start; i <= path.len && count < PARTS_MAX; i++) {
-        if (i < path.len && path.at[i] != '/')
-            continue;
-        parts[count++] = bytes_of(path.at + start, i - start);
-        start = i + 1;
+    const char *part = path.at + sizeof("/v1/") - 1, *end = path.at + path.len, *slash = part;
+    while (slash && count < PARTS_MAX) {
+        slash = memchr(part, '/', (size_t)(end - part));
+        parts[count++] = bytes_of(part, (size_t)((slash ? slash : end) - part));
+        part = slash ? slash + 1 : end;
     }
     return count;
 }

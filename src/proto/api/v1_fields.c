@@ -113,17 +113,19 @@ static bool read_time(const struct reader *reader, const char *hint, int64_t *ou
     if (reader->value->kind == JSON_KIND_STRING) {
         if (rfc3339_read(json_text(reader->value, reader->input->scratch), out_us))
             return true;
-    } else if (json_int(reader->value, &ms) && ms > 0 && ms < SECONDS_SINCE_MIN) {
+    } else if (!json_int(reader->value, &ms)) {
+        /* refused below */
+    } else if (ms > 0 && ms < SECONDS_SINCE_MIN) {
         (void)bad(reader, "");
         api_problem_addf(reader->input->problem,
                          "%lld would be a time in January 1970: times are RFC 3339 such as "
                          "\"2030-01-31T08:00:00Z\", or milliseconds since 1970%s",
                          (long long)ms, hint);
         return false;
-    } else if (json_int(reader->value, &ms) && ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
+    } else if (ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
         return bad(reader, "these look like seconds since 1970: times are milliseconds since 1970, "
                            "or RFC 3339 such as \"2030-01-31T08:00:00Z\"");
-    } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= RFC3339_MAX_US / MILLISECOND_US) {
+    } else if (ms >= 0 && ms <= RFC3339_MAX_US / MILLISECOND_US) {
         *out_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
         return true;
     }

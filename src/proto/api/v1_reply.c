@@ -584,7 +584,8 @@ static void send_versioned(const struct api_output *output, uint64_t version, st
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us)
 {
     enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
-    struct buf body = {0};
+    struct buf *body = output->body;
+    body->len = 0;
     if (reply->err == ERR_EMPTY && kind == CMD_RESERVE) {
         api_send(output, 204, NULL, bytes_of(NULL, 0));
         return;
@@ -595,21 +596,20 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
         return;
     }
     if (kind == CMD_GET && output->format->variant == V1_ATTEMPTS)
-        add_attempts(&body, &reply->jobs[0]);
+        add_attempts(body, &reply->jobs[0]);
     else if (kind == CMD_GET && output->format->variant == V1_HISTORY)
-        v1_add_history(&body, reply, now_us);
+        v1_add_history(body, reply, now_us);
     else
-        add_answer(&body, reply, kind, now_us);
+        add_answer(body, reply, kind, now_us);
     if (kind == CMD_CONFIGURE_TOPIC || kind == CMD_TOPIC)
         send_versioned(output, kind == CMD_TOPIC ? reply->topics[0].version : reply->version,
-                       buf_bytes(&body));
-    else if (body.len == 0)
+                       buf_bytes(body));
+    else if (body->len == 0)
         api_send(output, 204, NULL, bytes_of(NULL, 0));
     else if (kind == CMD_PUSH && !reply->kept)
-        send_created(output, &reply->jobs[0].ref, &body);
+        send_created(output, &reply->jobs[0].ref, body);
     else
-        api_send(output, 200, json_type, buf_bytes(&body));
-    buf_fini(&body);
+        api_send(output, 200, json_type, buf_bytes(body));
 }
 
 void api_test_reply(const struct response_format *format, const struct api_test_result *result,

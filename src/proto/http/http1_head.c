@@ -104,15 +104,24 @@ static bool read_absolute(struct judge *judge, struct bytes *target)
     return true;
 }
 
+static bool has_unescaped_in_block(const char *at)
+{
+    block16 bytes = block16_at(at);
+    block16 marks = (block16)((bytes <= ' ') | (bytes >= 0x7f) | (bytes == '#'));
+    return block16_unmarked(marks) < sizeof(marks);
+}
+
 /* Is there a byte that a request target has only in its escaped form? */
 static bool has_unescaped(struct bytes target)
 {
     const char *at = target.at, *end = at + target.len;
-    for (; end - at >= (ptrdiff_t)sizeof(block16); at += sizeof(block16)) {
-        block16 bytes = block16_at(at);
-        block16 marks = (block16)((bytes <= ' ') | (bytes >= 0x7f) | (bytes == '#'));
-        if (block16_unmarked(marks) < sizeof(marks))
-            return true;
+    if (target.len >= sizeof(block16)) {
+        const char *last = end - sizeof(block16); /* it may lie across the one before */
+        for (; at < last; at += sizeof(block16)) {
+            if (has_unescaped_in_block(at))
+                return true;
+        }
+        return has_unescaped_in_block(last);
     }
     for (; at < end; at++) {
         unsigned char c = (unsigned char)*at;
@@ -168,9 +177,9 @@ static bool is_host(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.at[i], letter = (char)(c | 0x20);
-        if ((letter >= 'a' && letter <= 'z') || (c >= '-' && c <= ':' && c != '/'))
+        if (c >= '-' && c <= ':' && c != '/')
             continue; /* "-.0123456789:" */
-        if (c == '\0' || !strchr("_~[]%!$&'()*+;=", c))
+        if ((letter < 'a' || letter > 'z') && (c == '\0' || !strchr("_~[]%!$&'()*+;=", c)))
             return false;
     }
     return true;

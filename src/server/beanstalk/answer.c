@@ -92,10 +92,13 @@ static void reserved(struct beanstalk_pending *pending, const struct job_view *j
     beanstalk_is_worker(beanstalk);
     if (!beanstalk->held)
         beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
-    (void)beanstalk_reservations_add(&beanstalk_server(beanstalk)->beanstalk.reservations,
-                                     beanstalk->held,
-                                     job); /* looked up again when its answer was sent */
+    struct beanstalk_reservation *reservation = beanstalk_reservations_add(
+        &beanstalk_server(beanstalk)->beanstalk.reservations, beanstalk->held, job);
     beanstalk_encode_reserved(out, job->ref.seq, job->body);
+    if (out == &beanstalk->pipeline.session.out) { /* else it is looked up again: delivered() */
+        reservation->end = session_end(&beanstalk->pipeline.session);
+        pending->noted = true;
+    }
 }
 
 static void stats_job(const struct beanstalk_pending *pending, const struct job_view *job,

@@ -72,6 +72,7 @@ struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanst
     pending->survey = NULL;
     pending->ended.lease = 0;
     pending->deadline_soon = false;
+    pending->noted = false;
     pipeline_add(&beanstalk->pipeline, &pending->pending);
     if (is_reserve(cmd)) /* its answer makes the reservation that later commands need */
         pending->pending.state = PENDING_EXCLUSIVE;
@@ -93,12 +94,13 @@ static void free_pending(struct pending *pending)
     pool_give(&shared_of(own->session)->pending, own->number);
 }
 
-/* The answer to a reserve is among the bytes for the client now: the reservation notes where. */
+/* The answer to a reserve, which was buffered, is among the bytes for the client now: the
+ * reservation notes where. */
 static void delivered(struct pending *pending)
 {
     const struct beanstalk_pending *own = of_pending(pending);
     struct beanstalk_session *beanstalk = own->session;
-    if (!is_reserve(own->cmd))
+    if (own->noted || !is_reserve(own->cmd))
         return;
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(&shared_of(beanstalk)->reservations, beanstalk->held, own->id);

@@ -27,6 +27,7 @@ struct beanstalk_pending {
     struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
     struct beanstalk_lease ended;    /* RELEASE, BURY, DELETE: the reservation that it ends */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
+    bool noted;                      /* its reservation knows where the answer ends */
 };
 
 struct beanstalk_session {

@@ -14,7 +14,8 @@
 #include "server/requeue.h"
 
 enum {
-    WRITTEN_BYTES_PER_NS = 1, /* numbers, escapes, copies */
+    WRITTEN_BYTES_PER_NS = 1,     /* numbers, escapes, copies */
+    BODY_SPARE_BYTES = 16 * 1024, /* the memory of a longer body is not kept */
 };
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
@@ -190,7 +191,9 @@ void request_answer(struct request *request, const struct reply *reply)
         shown.topics = &topic;
     }
     struct pipeline_text text = request_begin(request);
-    api_reply(&request->format, &shown, server->loop->now_us, server_date(server), text.out);
+    api_reply_through(&request->format, &shown, server->loop->now_us, server_date(server),
+                      &server->answer_body, text.out);
+    buf_reset(&server->answer_body, BODY_SPARE_BYTES);
     request_done(request, text);
 }
 

@@ -384,6 +384,25 @@ static void a_target_is_taken_apart(void **state)
     http1_fini(&http);
 }
 
+static void a_target_with_a_byte_to_escape_is_refused_wherever_that_is(void **state)
+{
+    (void)state;
+    enum { LONGEST = 40 };
+    for (size_t len = 1; len <= LONGEST; len++) {
+        for (size_t place = 1; place <= len; place++) { /* `len`: nowhere */
+            char target[LONGEST + 1] = "/", text[100];
+            struct http1 http;
+            memset(target + 1, 'a', len - 1);
+            if (place < len)
+                target[place] = place % 2 ? '#' : '\x7f';
+            (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", target);
+            http1_init(&http, &limits);
+            assert_int_equal(feed_all(&http, text), place < len ? HTTP_BAD : HTTP_READY);
+            http1_fini(&http);
+        }
+    }
+}
+
 static void a_body_that_is_compressed_is_known(void **state)
 {
     (void)state;
@@ -492,6 +511,7 @@ int main(void)
         cmocka_unit_test(midway_means_that_a_request_has_begun),
         cmocka_unit_test(a_command_of_beanstalkd_is_known_at_its_lines_end),
         cmocka_unit_test(a_target_is_taken_apart),
+        cmocka_unit_test(a_target_with_a_byte_to_escape_is_refused_wherever_that_is),
         cmocka_unit_test(a_body_that_is_compressed_is_known),
         cmocka_unit_test(a_request_of_another_sites_page_is_known),
         cmocka_unit_test(a_response_is_whole),

@@ -16,6 +16,7 @@
 #include "beanstalk_peer.h"
 #include "core/core.h"
 #include "engine/embedded/embedded.h"
+#include "server/server.h"
 #include "test/unit/support/every.h"
 #include "test/unit/support/refusing_engine.h"
 
@@ -282,13 +283,18 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
     for (int how = 0; how < ENDINGS; how++) {
         struct world *world = begin(&(struct world_options){.seed = 1, .disk_us = 100});
         struct sim_peer *ann = join(world), *bob = join(world);
-        send_text(ann, "put 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\nreserve\r\n");
+        /* The answer to the first reserve waits behind those to the puts, that to the second does
+           not. */
+        send_text(ann, "put 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\n");
+        pass(world, SECOND_US);
+        send_text(ann, "reserve\r\n");
         pass(world, 3 * SECOND_US);
         expect(ann, "INSERTED 1\r\nINSERTED 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n");
         send_line(world, bob, "reserve\r\n", "");
         end_connection(ann, (enum ending)how);
         settle(world); /* not later: nobody else makes turns */
         expect(bob, "RESERVED 1 1\r\na\r\n");
+        assert_int_equal(world_server(world)->counts.abandoned, 2); /* both had been received */
         send_line(world, bob, "reserve\r\n", "RESERVED 2 1\r\nb\r\n");
         assert_string_equal(figure(world, bob, "stats-job 1\r\n", "reserves"), "2");
         core_valid(world_core(world));
