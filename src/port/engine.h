@@ -21,8 +21,8 @@ struct ticket {
     /* Called with the command's reply, whose bytes are valid until this returns. It may call no
        verbs of the engine except health and describe. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
-    bool brief; /* of the reply to a change only err, count and the job's .ref.seq and .state are
-                   used, so the rest need not be kept until the change is on disk */
+    bool brief; /* of the reply to a change only err, kept, count and the job's .ref.seq and .state
+                   are used, so the rest need not be kept until the change is on disk */
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
 };

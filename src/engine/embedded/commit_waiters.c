@@ -22,6 +22,7 @@ struct commit_waiter {
         enum err err;
         enum cmd_kind kind;
         uint32_t count;
+        bool kept;
         bool shows; /* a job with this number and state */
         enum job_state state;
         uint64_t seq;
@@ -64,6 +65,7 @@ static void keep_brief(struct commit_waiter *waiter, const struct reply *reply)
     waiter->brief.err = reply->err;
     waiter->brief.kind = reply->kind;
     waiter->brief.count = reply->count;
+    waiter->brief.kept = reply->kept;
     waiter->brief.shows = reply->jobs && reply->count;
     if (waiter->brief.shows) {
         waiter->brief.state = reply->jobs->state;
@@ -79,6 +81,7 @@ static const struct reply *brief_reply(struct embedded *embedded,
     reply->err = waiter->brief.err;
     reply->kind = waiter->brief.kind;
     reply->count = waiter->brief.count;
+    reply->kept = waiter->brief.kept;
     reply->jobs = waiter->brief.shows ? &embedded->brief_view : NULL;
     embedded->brief_view.ref.seq = waiter->brief.seq;
     embedded->brief_view.state = waiter->brief.state;

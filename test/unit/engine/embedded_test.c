@@ -229,6 +229,34 @@ static void what_nobody_was_promised_holds_up_no_answer(void **state)
     close_bed(&bed);
 }
 
+/* A restore counts by it how many jobs were there already. */
+static void a_brief_reply_that_waits_for_the_disk_says_that_a_job_was_kept(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    open_bed(&bed, DURABILITY_SYNC);
+    sim_disk_eager(bed.disk, true);
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"),
+                               .id = BYTES("a"),
+                               .if_exists = IF_EXISTS_KEEP,
+                               .due_us = bed.loop.now_us + 1000000,
+                               .ttr_us = 1000000,
+                               .brief = true}};
+    struct ticket made = {.answered = keep_answer, .brief = true}, kept = made;
+    unsigned before = answers;
+    bed.engine->verbs->begin(bed.engine);
+    bed.engine->verbs->submit(bed.engine, &cmd, &made);
+    bed.engine->verbs->submit(bed.engine, &cmd, &kept);
+    (void)bed.engine->verbs->end(bed.engine);
+    for (int turns = 0; turns < 20 && answers < before + 2; turns++)
+        do_turn(&bed, NULL, NULL);
+    assert_int_equal(answers, before + 2);
+    assert_int_equal(last_reply.err, OK);
+    assert_true(last_reply.kept);
+    close_bed(&bed);
+}
+
 static void fill_with_delayed_jobs(struct bed *bed)
 {
     static struct ticket pushing = {.answered = count_answer};
@@ -617,6 +645,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
+        cmocka_unit_test(a_brief_reply_that_waits_for_the_disk_says_that_a_job_was_kept),
         cmocka_unit_test(submit_says_answered_pending_or_parked),
         cmocka_unit_test(a_command_without_a_ticket_is_done),
         cmocka_unit_test(an_engine_describes_itself_to_who_wants_to_know),
