@@ -222,6 +222,22 @@ static void consumers_of_a_topic_whose_counts_were_lost_leave_marks(void **state
     assert_int_equal(notices("r0 t"), 0);
 }
 
+/* Neither a count nor a place says that it has a job: reserved ones have theirs among all leases.
+ */
+static void p2_a_topic_with_a_reserved_job_does_not_make_room_for_another(void **state)
+{
+    (void)state;
+    assert_int_equal(push("t", now_us).err, OK);
+    assert_int_equal(reserve_as(0, "t", 1, false, false).err, OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    rebuild_all();
+    rebuild_all(); /* counts it once */
+    assert_int_equal(REDIS("HINCRBY", "{laterd:0}:h", "#ht", "0"), 1);
+    spaces[0].topics_max = 1;
+    assert_int_equal(push("u", now_us).err, ERR_TOPICS_LIMIT);
+}
+
 /* No count says that it has a job. */
 static void p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another(void **state)
 {
@@ -245,6 +261,7 @@ int main(void)
         STARTED(p8_a_full_redis_refuses_a_push_that_replaces_a_job),
         STARTED(p8_a_full_redis_refuses_a_push_that_makes_a_topic),
         STARTED(consumers_of_a_topic_whose_counts_were_lost_leave_marks),
+        STARTED(p2_a_topic_with_a_reserved_job_does_not_make_room_for_another),
         STARTED(p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,11 @@ local function restore_counts(topic)
     publish('r' .. notice_suffix(topic, call('HGET', hash, 'p')))
 end
 
+-- How many are reserved is not known either: one at least, so that the topic is kept (room.lua).
+local function restore_reserved_count(topic)
+    if tonumber(call('HGET', hash, '#h' .. topic) or 0) <= 0 then call('HSET', hash, '#h' .. topic, 1) end
+end
+
 local function restore_members(job)
     local at = place_of(job)
     call('ZADD', order, 0, 't' .. job.topic)
@@ -36,6 +41,7 @@ local function restore_members(job)
     end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
+        restore_reserved_count(job.topic)
         notify_due(job.till)
         if is_bound(job) then
             call('ZADD', order, 0, 'h' .. job.holder .. job.name, 0, 'd' .. job.holder)
