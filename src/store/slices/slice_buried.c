@@ -37,7 +37,8 @@ void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t uni
     CHECK(more || slice->buried_in[block] > 0);
     slice->buried_in[block] += by;
     slice->buried += by;
-    slices->buried.jobs = more ? slices->buried.jobs + 1 : slices->buried.jobs - 1;
+    if (!slice->buried_unread) /* else they stay: no others need leave for them */
+        slices->buried.jobs += more ? 1 : UINT64_MAX;
     if (slice->buried == 0)
         list_remove(&slice->buried_link);
     else if (list_empty(&slice->buried_link) && !slice->buried_unread)
@@ -89,8 +90,9 @@ static void end_slice(struct slices *slices)
 static void end_block(struct slices *slices)
 {
     struct slice_buried *buried = &slices->buried;
+    int64_t blocks = (int64_t)(buried->op.len / SLICE_BLOCK_BYTES); /* one long job is many */
     drop_block(buried);
-    buried->at_us = slices->store->now_us + PAUSE_US;
+    buried->at_us = slices->store->now_us + PAUSE_US * (blocks > 0 ? blocks : 1);
     buried->block = next_block(buried->slice, buried->block + 1);
     if (buried->block == UINT32_MAX)
         end_slice(slices);
@@ -103,6 +105,7 @@ static void give_up(struct slices *slices, enum err err)
     struct slice *slice = buried->slice;
     uint64_t offset = (uint64_t)slice->fences[buried->block].offset * BLOCK;
     slice->buried_unread = true;
+    buried->jobs -= slice->buried;
     drop_block(buried);
     end_slice(slices);
     if (!err) {
@@ -274,7 +277,7 @@ void slice_buried_forget(struct slices *slices, struct slice *slice)
     mem_free(slice->buried_in);
 }
 
-/* Counts such jobs of the slice again, by its moves. */
+/* Counts such jobs of the slice again, by its moves. 0: they stay. */
 static uint32_t count_again(const struct slice *slice)
 {
     uint32_t at = 0, unit, count = 0, in_blocks = 0;
@@ -285,7 +288,7 @@ static uint32_t count_again(const struct slice *slice)
     bool listed = !list_empty(&slice->buried_link);
     CHECK(count == slice->buried && in_blocks == count);
     CHECK(listed == (count > 0 && !slice->buried_unread));
-    return count;
+    return slice->buried_unread ? 0 : count;
 }
 
 void slice_buried_valid(const struct slices *slices)

@@ -48,7 +48,7 @@ struct slice_load {
 /* Buried jobs in slices of other jobs, and the block that is read to move some of them. */
 struct slice_buried {
     struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
-    uint64_t jobs;       /* of all slices */
+    uint64_t jobs;       /* of all slices that can be read */
     struct slice *slice; /* whose turn it is; NULL: none's … */
     uint32_t block;      /* … and its block that is read */
     char *bytes;         /* NULL: no block is under way */
@@ -123,7 +123,7 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that a SLICE record lists. False: it lists an impossible one.
  */
 bool slice_set_dead(struct slice *slice, const struct slice_record *record);
-/* The buried job whose record begins at this unit stays in memory while it is buried. */
+/* The buried job whose record begins at this unit stays in memory until it changes. */
 void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit);
 
 /* ---- slice_recover.c ---- */

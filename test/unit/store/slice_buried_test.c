@@ -266,6 +266,38 @@ static size_t misplaced_in(const struct model *model, uint32_t number)
     return count;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct model_job *one = *(struct model_job *const *)a,
+                           *other = *(struct model_job *const *)b;
+    return (one->stored.where > other->stored.where) - (one->stored.where < other->stored.where);
+}
+
+/* The changes are read in the order in which they were made: here that of the records. */
+static void a_start_reads_ahead_of_records_that_changed_one_after_the_other(void **state)
+{
+    (void)state;
+    struct model model;
+    static struct model_job *jobs[2 * FAR_JOBS];
+    size_t count = 0;
+    begin(&model, UINT64_MAX);
+    all_come(&model);
+    reopen(&model);
+    uint64_t before = sim_disk_fetched(model.disk);
+    reopen(&model);
+    uint64_t unchanged = sim_disk_fetched(model.disk) - before;
+    for (size_t i = 0; i < model.job_count && count < 2 * FAR_JOBS; i++)
+        if (model.jobs[i].live)
+            jobs[count++] = &model.jobs[i];
+    qsort(jobs, count, sizeof(*jobs), by_place);
+    for (size_t i = 0; i < count; i++)
+        bury(&model, jobs[i]);
+    before = sim_disk_fetched(model.disk);
+    reopen(&model);
+    assert_true(sim_disk_fetched(model.disk) - before >= unchanged + 256 * 1024);
+    model_fini_reopened(&model);
+}
+
 static void jobs_of_a_slice_that_cannot_be_read_stay(void **state)
 {
     (void)state;
@@ -282,6 +314,7 @@ static void jobs_of_a_slice_that_cannot_be_read_stay(void **state)
     assert_true(stay > 0);
     assert_int_equal(misplaced(&model), stay);
     assert_int_equal(misplaced_in(&model, number), stay);
+    assert_int_equal(model.store->slices->buried.jobs, 0); /* others need not leave for them */
     assert_int_equal(model.notices[STORE_UNREAD], 1);
     assert_non_null(strstr(model.noticed.text, "until the next start"));
     sim_disk_bad(model.disk, "", 0, 0);
@@ -475,6 +508,7 @@ int main(void)
         cmocka_unit_test(those_that_must_stay_are_asked_for_once),
         cmocka_unit_test(jobs_of_a_slice_that_cannot_be_read_stay),
         cmocka_unit_test(jobs_of_a_damaged_block_stay_and_it_is_told),
+        cmocka_unit_test(a_start_reads_ahead_of_records_that_changed_one_after_the_other),
         cmocka_unit_test(a_shortage_of_descriptors_gives_up_nothing),
         cmocka_unit_test(p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none),
         cmocka_unit_test(p1_p7_a_failed_call_while_buried_jobs_leave_their_slices_loses_none),
