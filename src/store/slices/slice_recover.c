@@ -19,6 +19,7 @@
 
 enum {
     RECORD_BYTES = 4096,           /* read at first of a record */
+    REPLAY_AHEAD = 256 * 1024,     /* read ahead where changed records follow each other */
     REPLAYED_AT_ONCE = 64,         /* far jobs passed in one call of replay_far() */
     FETCH_HEADS = 16,              /* read ahead: headers of files, which stay open meanwhile; */
     FETCH_BYTES = 4 * 1024 * 1024, /* bytes of indexes, … */
@@ -242,6 +243,19 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     return apply(slices, slice, record);
 }
 
+/* Changes of jobs come mostly in the order of their records: reads on ahead of the one at this
+ * offset. */
+static void fetch_on(struct disk *disk, struct disk_file *file, struct slice *slice,
+                     uint64_t offset)
+{
+    bool follows = offset >= slice->replayed && offset - slice->replayed <= SLICE_BLOCK_BYTES;
+    if (follows && offset + RECORD_BYTES > slice->fetched) {
+        disk->verbs->fetch(disk, file, offset, REPLAY_AHEAD);
+        slice->fetched = offset + REPLAY_AHEAD;
+    }
+    slice->replayed = offset;
+}
+
 /* Reads the record at this offset into `bytes`, and decodes it. */
 static enum err read_record(struct slices *slices, struct slice *slice, uint64_t offset,
                             struct buf *bytes, struct record *out_record)
@@ -251,6 +265,8 @@ static enum err read_record(struct slices *slices, struct slice *slice, uint64_t
     uint64_t left = slice->head.size_bytes - offset;
     size_t len = left < RECORD_BYTES ? (size_t)left : RECORD_BYTES;
     enum err err = segments_file(slices->segments, slice->segment, &file);
+    if (!err)
+        fetch_on(disk, file, slice, offset);
     for (int i = 0; i < 2 && !err; i++) {
         buf_reset(bytes, SIZE_MAX);
         buf_reserve(bytes, len);

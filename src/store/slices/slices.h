@@ -79,7 +79,9 @@ struct slice {
     uint32_t unread_count;
     uint32_t unread_next; /* the first unread block at or after this is tried next, … */
     int64_t retry_at_us;  /* … at this time */
-    uint32_t left;        /* recovery: the segment that its jobs left, if the log says so */
+    uint32_t left;        /* recovery: the segment that its jobs left, if the log says so; … */
+    uint64_t replayed;    /* … where the last changed record was read, and … */
+    uint64_t fetched;     /* … up to where the disk was asked to read ahead for that */
     bool making;          /* its jobs are still leaving the log */
     bool order_known;     /* slice_fence::seq and seq_last will not change any more */
     uint64_t seq_last;    /* the number of its last job; 0: not known */
