@@ -217,6 +217,7 @@ static uint64_t kept_bytes(const struct spill *spill)
 static void keep_less(struct spill *spill)
 {
     discard_buf(&spill->room.spent, &spill->build.leaving);
+    discard_buf(&spill->room.spent, &spill->build.slice.index);
     if (!gather_room_less(&spill->room))
         slice_build_less(&spill->build.slice);
 }

@@ -56,7 +56,7 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
 /* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
-/* Between runs: frees memory that was kept for the next run, if there was none for a second or
+/* Between runs: frees memory that was kept for the next run, if there was none for ten seconds or
    memory is short: 1 MiB in each call, because freeing that takes 0.1 ms or more. */
 void spill_rest(struct spill *spill);
 int64_t spill_rest_us(const struct spill *spill);         /* when to call it; INT64_MAX: never */

@@ -9,9 +9,8 @@
 
 enum { CHUNK_BYTES = GATHER_RECORD_MAX };
 
-/* Bytes of memory of a job besides its record: two copies while they are sorted. */
-enum { GATHERED_BYTES = 2 * sizeof(struct spilled) };
-_Static_assert(sizeof(struct leaving) <= sizeof(struct spilled), "it is made when all are sorted");
+/* Bytes of memory of a job besides its record: two copies, for sorting, and what leaves. */
+enum { GATHERED_BYTES = 2 * sizeof(struct spilled) + sizeof(struct leaving) };
 
 /* ---- memory ---- */
 
