@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "cli/bench/bench.h"
+#include "port/clock.h"
 
 enum {
     SECOND_US = 1000000,
@@ -17,6 +18,7 @@ enum {
     CLEAR_ROUNDS = 100000,     /* bounds the clean-up, at up to 1,000 jobs each */
     KICK_ROUNDS = 1000,        /* the same over beanstalkd's protocol, at up to 1,000,000 */
     SETTLE_US = 50 * 1000,     /* the consumers' reserves are parked before the first due time */
+    TWICE_US = 100 * 1000,     /* a signal so soon after the first is the same one: timeout(1) */
 };
 
 /* The servers that are stopped now. They go on when this program ends, but by SIGKILL or a bug. */
@@ -44,9 +46,15 @@ static void end_by_signal(int number)
 
 static void interrupt(int number)
 {
+    static int64_t first_us;
+    int64_t now_us = clock_monotonic_us();
     continue_servers();
-    interrupted = number;
-    (void)signal(number, SIG_DFL);
+    if (!interrupted) {
+        first_us = now_us;
+        interrupted = number;
+    } else if (now_us - first_us > TWICE_US) {
+        end_by_signal(number);
+    }
 }
 
 /* Leaves alone what whoever started this program ignores. */
@@ -147,6 +155,10 @@ static void stop_servers(const struct bench *bench)
     guarded = true;
     for (int i = 0; i < stopped.count; i++)
         (void)kill(stopped.pids[i], SIGSTOP); /* as above */
+    if (interrupted) { /* just now: the handler may have let them go on before they were stopped */
+        stopped.count = (sig_atomic_t)bench->options.pid_count;
+        continue_servers();
+    }
 }
 
 /*
@@ -460,6 +472,9 @@ static int run_with(struct bench *bench, struct load *load)
     int code = connect_all(bench, load, o->connections, deep);
     if (code != EXIT_DONE)
         return code;
+    handle(SIGINT, interrupt); /* from here on there is something to delete */
+    handle(SIGTERM, interrupt);
+    handle(SIGHUP, interrupt);
     load->interrupted = &interrupted;
     bool measured = run_scenario(bench, load);
     if (interrupted && bench_timed(o))
@@ -500,17 +515,14 @@ int bench_run(struct bench *bench)
     if (bench_timed(o))
         bench->seen = mem_zalloc(o->jobs);
     bench->delay_s = delay_of(bench);
-    handle(SIGINT, interrupt);
-    handle(SIGTERM, interrupt);
-    handle(SIGHUP, interrupt);
     int code = run_with(bench, &load);
     load_close(&load); /* before the clean-up: parked polls must take no job */
-    if (o->keep || code == EXIT_UNREACHABLE)
-        return code;
-    if (interrupted)
+    bool cleans = !o->keep && code != EXIT_UNREACHABLE;
+    if (cleans && interrupted)
         cli_message(bench->cli, "interrupted: its jobs are being deleted; once more leaves them");
-    clean_up_all(bench);
+    if (cleans)
+        clean_up_all(bench);
     if (interrupted)
-        (void)raise(interrupted); /* so that a shell's loop ends, too */
+        end_by_signal(interrupted); /* so that a shell's loop ends, too */
     return code;
 }

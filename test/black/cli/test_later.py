@@ -240,6 +240,22 @@ def test_a_bench_that_is_interrupted_deletes_its_jobs_and_its_topic(laterd, scen
         assert client.get("/v1/topics").json()["topics"] == []
 
 
+@pytest.mark.embedded("it is the command's own")
+def test_a_bench_that_keeps_its_jobs_ends_by_the_signal_as_well(laterd):
+    server = laterd()
+    with Client(server.port) as client, \
+            subprocess.Popen([LATER, "bench", "put", "--keep", "--jobs", "100000000", "--connections", "2"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{server.port}")) as bench:
+        assert eventually(lambda: "laterd_jobs{state=\"delayed\"} 0\n" not in client.get("/metrics").text)
+        bench.send_signal(signal.SIGTERM)
+        bench.send_signal(signal.SIGTERM)  # as timeout(1) does: one signal
+        said, complaint = bench.communicate(timeout=60)
+        assert bench.returncode == -signal.SIGTERM and "a second" in said, (said, complaint)
+        assert "are being deleted" not in complaint
+        assert client.get("/v1/topics").json()["topics"] != []
+
+
 @pytest.mark.parametrize("options, answer", [
     ((), b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
     ((), b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"),
