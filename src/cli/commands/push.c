@@ -143,10 +143,10 @@ static void read_body(const struct push *push, struct buf *out)
         count = fread(out->at + out->len, 1, 65536, file);
         out->len += count;
         /* Behind its end a terminal would be read again: Ctrl-D would be wanted twice. */
-    } while (count > 0 && !feof(file) && out->len < READ_MAX);
+    } while (count > 0 && !feof(file) && out->len <= READ_MAX);
     if (ferror(file))
         cli_bad_value(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
-    if (out->len >= READ_MAX)
+    if (out->len > READ_MAX)
         cli_bad_value(push->cli, "%s is too long for a body: a server takes %d MiB at most",
                       file == stdin ? "standard input" : push->body + 1, READ_MAX >> 20);
     if (file != stdin)
