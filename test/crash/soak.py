@@ -75,11 +75,15 @@ LONG_TURN = re.compile(r"^(\S+Z) info long_turn (cpu_us=(\d+) clock_us=(\d+) .*)
 
 
 def long_turns_of(lines, halted):
-    """(seconds of processor time, of these a processor stood still, facts) of each that was logged."""
+    """(seconds of processor time, of these a processor stood still, facts) of each that was logged.
+
+    A halt may have been while laterd's thread waited: so much as that is not taken off.
+    """
     found = []
     for at, facts, cpu_us, clock_us in filter(None, (match and match.groups() for match in map(LONG_TURN.match, lines))):
         ended = datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp()
-        found.append((int(cpu_us) / 1e6, halted(ended - int(clock_us) / 1e6, ended), facts))
+        took, passed = int(cpu_us) / 1e6, int(clock_us) / 1e6
+        found.append((took, max(0.0, halted(ended - passed, ended) - (passed - took)), facts))
     return found
 
 

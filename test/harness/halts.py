@@ -66,14 +66,17 @@ class Processor:
         ring = self.ring[mmap.PAGESIZE:] * 2  # a record may go on at the beginning
         raw = ring[tail % size:tail % size + head - tail]
         struct.pack_into("=Q", self.ring, TAIL, head)
-        times, at = [], 0
+        times, found, at = [], [], 0
         while at < len(raw):
             kind, _, length = struct.unpack_from("=IHH", raw, at)
             if kind == RECORD_SAMPLE:
                 times.append(struct.unpack_from("=Q", raw, at + 16)[0] / 1e9)
+            else:  # samples were lost: nobody had read for seconds
+                found += holes(times, self.last)[0]
+                times, self.last = [], None
             at += length
-        found, self.last = holes(times, self.last)
-        return found
+        more, self.last = holes(times, self.last)
+        return found + more
 
     def close(self):
         self.ring.close()
@@ -89,7 +92,7 @@ def overlap(halt, began, ended):
 class HaltWatch(threading.Thread):
     """Watches all processors; `around` says how long one stood still. NotWatched if it cannot."""
 
-    EACH_S, AROUND_S, KEPT_S = 0.5, 0.005, 120
+    EACH_S, AROUND_S, KEPT_S = 0.5, 0.001, 120
 
     def __init__(self):
         super().__init__(daemon=True)
