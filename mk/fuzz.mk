@@ -13,7 +13,7 @@ FUZZ_FLAGS   := -std=c17 -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -We
 FUZZ_REDIS   := $(patsubst %,$(BUILD)/src/engine/redis/%.o,fanout fanout_jobs fanout_topics notice_codec script script_encode script_read script_text \
                 server_info sha1) $(filter $(BUILD)/src/client/redis/%,$(REDIS_C))
 FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) \
-                $(patsubst %,$(BUILD)/src/sink/%.o,address_rule broker_url headers reference) \
+                $(patsubst %,$(BUILD)/src/sink/%.o,address_rule broker_url fill headers reference) \
                 $(patsubst %,$(BUILD)/src/member/%.o,member_url tenure zk_election) \
                 $(patsubst %,$(BUILD)/sim/%.o,disk disk_faults disk_medium loop net) $(if $(REDIS_C),$(FUZZ_REDIS)))
 $(FUZZ_BUILD)/fuzz_journal: $(patsubst %.c,$(FUZZ_BUILD)/%.o,$(sort $(wildcard src/journal/*.c)))
