@@ -105,30 +105,18 @@ static bool follows_from_set(const struct queue_clock *clock,
            since_set_us <= reading->read_us - clock->agreed_sent_us + 2 * tolerated_us;
 }
 
-/* The script does not set the clock if it would be outside of the bounds, as when the request is
- * late. Else each attempt would make the estimate later by its round trip. */
-static void undo_unless_set(struct queue_clock *clock, const struct queue_clock_reading *reading)
-{
-    if (clock->to_set && reading->clock.set_count == clock->to_set_count) {
-        clock->least_us = clock->unset_least_us;
-        clock->most_us = clock->unset_most_us;
-    }
-    clock->to_set = false;
-}
-
 enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us)
 {
     int64_t least_us = reading->clock.queue_us - reading->read_us;
     int64_t most_us = reading->clock.queue_us - reading->sent_us;
+    int64_t tolerated_us = tolerance_us(clock, reading->read_us);
     *out_by_us = 0;
     if (!clock->known)
         return adopt(clock, reading);
     if (reading->created)
         clock->set_count = reading->clock.set_count;
-    undo_unless_set(clock, reading);
-    int64_t tolerated_us = tolerance_us(clock, reading->read_us);
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return agree(clock, reading);
     *out_by_us = most_us - clock->most_us; /* about */
@@ -147,10 +135,6 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
     /* Never early: from the most that it can show to the least that it should. So it may be late by
      * the round trip. */
     *out_by_us = clock->least_us - most_us;
-    clock->to_set = true;
-    clock->to_set_count = reading->clock.set_count;
-    clock->unset_least_us = clock->least_us;
-    clock->unset_most_us = clock->most_us;
     clock->most_us = clock->least_us;
     clock->least_us -= most_us - least_us;
     return CLOCK_TO_SET;

@@ -37,9 +37,6 @@ struct queue_clock {
     uint64_t set_count;              /* how often it was set */
     int64_t adopted_us;              /* when the estimate was adopted; ours */
     int64_t others_may_set_until_us; /* after a leap: other daemons may set it until then; 0: no */
-    bool to_set;           /* since the last reading it should have been set, by us, … */
-    uint64_t to_set_count; /* … once more often than this, … */
-    int64_t unset_least_us, unset_most_us; /* … and these are the bounds if it was not */
 };
 
 /* Sets the bounds in a request that is sent now; none if nothing is known yet. */

@@ -121,19 +121,6 @@ static void p3_a_leap_is_set_right_and_drift_is_taken_over(void **state)
     assert_in_range(by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
 }
 
-/* Requests to set it come too late for their bounds, again and again: it is no later for that. */
-static void p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time(void **state)
-{
-    struct queue_clock clock = known_clock();
-    int64_t by_us = 0, now_us = NOW_US + SECOND_US;
-    (void)state;
-    for (int i = 0; i < 100; i++, now_us += 20 * MS)
-        assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
-    assert_in_range(-by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
-    assert_int_equal(look(&clock, now_us, HOUR_US + by_us, 4, &by_us), CLOCK_KEPT);
-    assert_in_range(-clock.least_us, 0, 5 * MS);
-}
-
 /* Our clock stood still, for no clock runs ahead. */
 static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
 {
@@ -259,7 +246,6 @@ int main(void)
         cmocka_unit_test(p3_an_answer_at_a_bound_means_that_the_clock_has_leapt),
         cmocka_unit_test(answers_make_it_more_exact),
         cmocka_unit_test(p3_a_leap_is_set_right_and_drift_is_taken_over),
-        cmocka_unit_test(p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
         cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),
         cmocka_unit_test(
