@@ -36,11 +36,20 @@ def attributes():
                        0, USE_CLOCKID, 0, 0, 0, 0, 0, 0, 0, time.CLOCK_REALTIME, 0, 0)
 
 
+def times_of(records):
+    """The times of the samples in these bytes, in seconds; None where some were lost, as when nobody reads."""
+    at = 0
+    while at < len(records):
+        kind, _, length = struct.unpack_from("=IHH", records, at)
+        yield struct.unpack_from("=Q", records, at + 16)[0] / 1e9 if kind == RECORD_SAMPLE else None
+        at += length
+
+
 def holes(times, last):
     """(when it ended, how long it was, both in seconds) of each halt in these times of samples; the last one."""
     found = []
     for at in times:
-        if last is not None and at - last >= HALT_S:
+        if None not in (at, last) and at - last >= HALT_S:
             found.append((at, at - last - PERIOD_S))
         last = at
     return found, last
@@ -66,17 +75,8 @@ class Processor:
         ring = self.ring[mmap.PAGESIZE:] * 2  # a record may go on at the beginning
         raw = ring[tail % size:tail % size + head - tail]
         struct.pack_into("=Q", self.ring, TAIL, head)
-        times, found, at = [], [], 0
-        while at < len(raw):
-            kind, _, length = struct.unpack_from("=IHH", raw, at)
-            if kind == RECORD_SAMPLE:
-                times.append(struct.unpack_from("=Q", raw, at + 16)[0] / 1e9)
-            else:  # samples were lost: nobody had read for seconds
-                found += holes(times, self.last)[0]
-                times, self.last = [], None
-            at += length
-        more, self.last = holes(times, self.last)
-        return found + more
+        found, self.last = holes(times_of(raw), self.last)
+        return found
 
     def close(self):
         self.ring.close()

@@ -1,5 +1,6 @@
-"""A broker that hangs."""
+"""Servers that do not answer."""
 
+import contextlib
 import socket
 import threading
 
@@ -26,3 +27,16 @@ class SilentBroker:
         self.listener.close()
         for connection in self.connections:
             connection.close()
+
+
+@contextlib.contextmanager
+def unanswered_port(accepts):
+    """A port where connections come about and nothing is said; or, not `accepts`, where none comes about, since the
+    backlog is full."""
+    with contextlib.ExitStack() as ends:
+        listener = ends.enter_context(socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0))
+        for _ in range(0 if accepts else 4):
+            waiting = ends.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from journal import (CURSORS, DELAYED, FINISHED, JOBS, READY, differences, gauge
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from patience import soon
 from process import LATER, ROOT, Laterd
+from silent import unanswered_port
 from wire import Client, Stream, eventually
 
 pytestmark = [NEEDED]
@@ -356,12 +356,7 @@ def test_many_rows_come_back_in_pages(queue, maria, base):
 @pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
 def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):
     """The journal's and a restore's: to a server that says nothing, and to one that does not even take them."""
-    with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as mysql:
-        port = mysql.getsockname()[1]
-        waiting = [] if accepts else [socket.socket() for _ in range(4)]
-        for one in waiting:  # they fill the backlog
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
+    with unanswered_port(accepts) as port:
         server = laterd({"journal": {"url": f"mysql://u:p@127.0.0.1:{port}/d", "timeout": "20s"},
                          "server": {"drain_seconds": 0}})
         with Stream(server.port) as client:  # a restore goes on if its client leaves
@@ -370,5 +365,3 @@ def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):
         begun = time.monotonic()
         assert server.stop() == 0
         soon(time.monotonic() - begun, 2.5)
-        for one in waiting:
-            one.close()

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import time
 
 import pytest
 from mariadb import NEEDED, MariaDb
 from patience import soon
 from process import LATERD
+from silent import unanswered_port
 from wire import Client, eventually
 
 MEMBER_PLUGIN = os.path.join(os.path.dirname(LATERD), "laterd-member-mysql.so")
@@ -29,17 +29,10 @@ def seconds_to_stop(server):
 @pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
 def test_a_stop_ends_connects_to_mysql_of_an_election(laterd, accepts):
     """To a server that says nothing, and to one that does not even take them."""
-    with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as mysql:
-        port = mysql.getsockname()[1]
-        waiting = [] if accepts else [socket.socket() for _ in range(4)]
-        for one in waiting:  # they fill the backlog
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
+    with unanswered_port(accepts) as port:
         server = laterd({"member": {"url": f"mysql://u:p@127.0.0.1:{port}/d", **SECTION}})
         time.sleep(0.5)
         soon(seconds_to_stop(server), 2.5)
-        for one in waiting:
-            one.close()
 
 
 @NEEDED

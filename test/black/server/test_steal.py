@@ -1,9 +1,10 @@
 """How measurements allow for a hypervisor that takes processors away (harness/steal.py, harness/halts.py)."""
 
+import struct
 import time
 
 import pytest
-from halts import HaltWatch, NotWatched, holes, overlap
+from halts import HaltWatch, NotWatched, holes, overlap, times_of
 from steal import steal_of, stolen_s, tried, was_stolen
 
 STAT = "cpu  1988017 1126304 570633 1905246 44595 0 61053 6454 0 0\ncpu0 9 9 9 9 9 9 9 9 9 9\n"
@@ -55,6 +56,13 @@ def test_a_halt_is_a_hole_between_two_samples():
     found, last = holes([1.0150], last)  # samples are read now and then: a hole may be between two reads
     assert [(at, round(took, 6)) for at, took in found] == [(1.0150, 0.003)]
     assert holes([], last) == ([], 1.0150)
+
+
+def test_samples_that_were_lost_are_no_halt():
+    sample, lost = (lambda ns: struct.pack("=IHHIIQ", 9, 0, 24, 1, 1, ns)), struct.pack("=IHHQQ", 2, 0, 24, 7, 9000)
+    times = list(times_of(sample(10**9) + lost + sample(9 * 10**9) + sample(9_004_000_000)))
+    assert times == [1.0, None, 9.0, 9.004]
+    assert [(at, round(took, 6)) for at, took in holes(times, 0.9995)[0]] == [(9.004, 0.003)]
 
 
 def test_of_a_halt_that_part_counts_which_lies_within_the_time():

@@ -372,8 +372,9 @@ struct deeds {
 };
 
 /* All come back, most are buried, which takes some turns, and some of those are kicked or end. */
-static void live(struct model *model, struct deeds *deeds)
+static void bury_and_live(struct model *model, void *to)
 {
+    struct deeds *deeds = to;
     model->now_us += INT64_C(2000) * MODEL_DELAY_US;
     for (int i = 0; i < 60 && !model->failed; i++)
         model_turn(model);
@@ -403,42 +404,11 @@ static void copy_model(struct model *to, const struct model *from, uint64_t seed
     sim_disk_cold(to->disk, seed % 2);
 }
 
-static void open_again(struct model *model, uint64_t seed, bool kill)
-{
-    model_close(model);
-    if (kill)
-        sim_disk_kill(model->disk);
-    else
-        sim_disk_power(model->disk, seed);
-    sim_disk_cut_at(model->disk, UINT64_MAX);
-    enum err err = model_open(model);
-    if (err)
-        print_error("cut %llu: %s: %s\n", (unsigned long long)seed, model->error.file,
-                    model->error.text);
-    assert_int_equal(err, OK);
-    model_check(model);
-}
-
-/* False: the life ended before the cut. */
-static bool live_and_die(const struct model *whole, uint64_t cut_at, struct deeds *deeds)
+static bool bury_and_die_twice(const struct model *whole, uint64_t cut_at, struct deeds *deeds)
 {
     struct model model;
     copy_model(&model, whole, cut_at);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at);
-    live(&model, deeds);
-    bool cut = sim_disk_cut(model.disk);
-    if (cut) {
-        open_again(&model, cut_at, cut_at % 3 == 0);
-        sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at * 7 % 239);
-        live(&model, deeds);
-        open_again(&model, cut_at + 1, false);
-        live(&model, deeds);
-        open_again(&model, cut_at, true);
-    }
-    model_fini(&model);
-    return cut;
+    return live_and_die_twice(&model, cut_at, cut_at * 7 % 239, bury_and_live, deeds);
 }
 
 static void p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none(void **state)
@@ -449,7 +419,7 @@ static void p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none(void **
     uint64_t lives = 0;
     begin_far(&whole, FAR_JOBS / 2);
     model_close(&whole);
-    for (uint64_t cut_at = 0; live_and_die(&whole, cut_at, &deeds); cut_at += 2 * sim_every())
+    for (uint64_t cut_at = 0; bury_and_die_twice(&whole, cut_at, &deeds); cut_at += 2 * sim_every())
         lives++;
     print_message("%llu lives, moved %llu, far and buried %llu\n", (unsigned long long)lives,
                   (unsigned long long)deeds.moved, (unsigned long long)deeds.gone);
@@ -458,23 +428,12 @@ static void p1_p5_p9_cuts_while_buried_jobs_leave_their_slices_lose_none(void **
     model_fini(&whole);
 }
 
-/* False: the life ended before the call. */
-static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
+static bool bury_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
                             struct deeds *deeds)
 {
     struct model model;
     copy_model(&model, whole, fail_at);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    fail_at += sim_disk_points(model.disk);
-    sim_disk_fail_at(model.disk, fail_at, sys_errno);
-    live(&model, deeds);
-    model_close(&model);
-    bool reached = sim_disk_points(model.disk) > fail_at;
-    open_after_fault(&model, fail_at, fail_at);
-    live(&model, deeds);
-    model_fini_reopened(&model);
-    return reached;
+    return live_after_fault(&model, fail_at, sys_errno, bury_and_live, deeds);
 }
 
 static void p1_p7_a_failed_call_while_buried_jobs_leave_their_slices_loses_none(void **state)
@@ -487,7 +446,7 @@ static void p1_p7_a_failed_call_while_buried_jobs_leave_their_slices_loses_none(
     begin_far(&whole, FAR_JOBS / 2);
     model_close(&whole);
     for (unsigned i = 0; i < 3; i++)
-        for (uint64_t call = i; live_with_fault(&whole, call, errors[i], &deeds);
+        for (uint64_t call = i; bury_with_fault(&whole, call, errors[i], &deeds);
              call += 5 * sim_every())
             lives++;
     print_message("%llu lives, failed %llu, moved %llu\n", (unsigned long long)lives,

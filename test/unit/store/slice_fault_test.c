@@ -56,7 +56,7 @@ static void end_most(struct model *model)
 
 /* Twice: some work, in which slices are emptied; then so much time that half of what is left is
  * loaded. */
-static void later_half(struct model *model, struct deeds *deeds)
+static void later_half(struct model *model, void *deeds)
 {
     end_most(model);
     for (int i = 0; i < 60 && !model->failed; i++)
@@ -106,26 +106,13 @@ static void p1_p7_a_failed_call_of_the_opening_loses_no_far_job(void **state)
     model_fini(&whole);
 }
 
-/* False: the life ended before the call. */
-static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
+static bool load_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
                             struct deeds *deeds)
 {
     struct model model;
     copy_model(&model, whole, fail_at);
     sim_disk_cold(model.disk, fail_at % 2);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    fail_at += sim_disk_points(model.disk);
-    sim_disk_fail_at(model.disk, fail_at, sys_errno);
-    later_half(&model, deeds);
-    if (!model.failed)
-        model_settle(&model);
-    model_close(&model);
-    bool reached = sim_disk_points(model.disk) > fail_at;
-    open_after_fault(&model, fail_at, fail_at);
-    later_half(&model, deeds);
-    model_fini_reopened(&model);
-    return reached;
+    return live_after_fault(&model, fail_at, sys_errno, later_half, deeds);
 }
 
 static void p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job(void **state)
@@ -138,7 +125,7 @@ static void p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job(void 
     begin_far(&whole, FAR_JOBS);
     model_close(&whole);
     for (unsigned i = 0; i < 3; i++)
-        for (uint64_t call = i; live_with_fault(&whole, call, errors[i], &deeds);
+        for (uint64_t call = i; load_with_fault(&whole, call, errors[i], &deeds);
              call += 2 * sim_every())
             lives++;
     print_message("%llu lives, failed %llu, loaded %llu, emptied %llu, checkpoints %llu\n",
@@ -152,46 +139,12 @@ static void p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job(void 
 
 /* ---- the power goes ---- */
 
-static void open_again(struct model *model, uint64_t seed, bool kill)
-{
-    model_close(model);
-    model->store = NULL;
-    if (kill)
-        sim_disk_kill(model->disk);
-    else
-        sim_disk_power(model->disk, seed);
-    sim_disk_cut_at(model->disk, UINT64_MAX);
-    enum err err = model_open(model);
-    if (err)
-        print_error("cut %llu: %s: %s\n", (unsigned long long)seed, model->error.file,
-                    model->error.text);
-    assert_int_equal(err, OK);
-    model_check(model);
-}
-
-/* The first cut is at `cut_at`; the second one `second` points into the life behind it, in the
-   checkpoint that begins again. Every third is a kill -9, after which the power goes. False: no
-   first cut. */
-static bool live_and_die_twice(const struct model *whole, uint64_t cut_at, uint64_t second,
-                               struct deeds *deeds)
+/* The second cut is in the checkpoint that begins again. */
+static bool load_and_die_twice(const struct model *whole, uint64_t cut_at, struct deeds *deeds)
 {
     struct model model;
     copy_model(&model, whole, cut_at);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at);
-    later_half(&model, deeds);
-    bool cut = sim_disk_cut(model.disk);
-    if (cut) {
-        open_again(&model, cut_at, cut_at % 3 == 0);
-        sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + second);
-        later_half(&model, deeds);
-        open_again(&model, cut_at + second, false);
-        later_half(&model, deeds);
-        open_again(&model, cut_at, true);
-    }
-    model_fini(&model);
-    return cut;
+    return live_and_die_twice(&model, cut_at, cut_at * 7 % 239, later_half, deeds);
 }
 
 static void p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job(void **state)
@@ -202,8 +155,7 @@ static void p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job(vo
     uint64_t lives = 0;
     begin_far(&whole, FAR_JOBS);
     model_close(&whole);
-    for (uint64_t cut_at = 0; live_and_die_twice(&whole, cut_at, cut_at * 7 % 239, &deeds);
-         cut_at += sim_every())
+    for (uint64_t cut_at = 0; load_and_die_twice(&whole, cut_at, &deeds); cut_at += sim_every())
         lives++;
     print_message("%llu lives, loaded %llu, emptied %llu, checkpoints %llu\n",
                   (unsigned long long)lives, (unsigned long long)deeds.loaded,

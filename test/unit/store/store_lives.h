@@ -149,4 +149,70 @@ static inline uint64_t open_after_fault(struct model *model, uint64_t seed, uint
     return found;
 }
 
+/* After a cut: the process was killed, or the power went. All that was acknowledged must be found.
+ */
+static inline void open_after_cut(struct model *model, uint64_t seed, bool kill)
+{
+    model_close(model);
+    model->store = NULL;
+    if (kill)
+        sim_disk_kill(model->disk);
+    else
+        sim_disk_power(model->disk, seed);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    enum err err = model_open(model);
+    if (err)
+        print_error("cut %llu: %s: %s\n", (unsigned long long)seed, model->error.file,
+                    model->error.text);
+    assert_int_equal(err, OK);
+    model_check(model);
+}
+
+/* What a life does while its store is up; what it notes of that goes to `deeds`. */
+typedef void live_fn(struct model *model, void *deeds);
+
+/*
+ * The life of a store that is not open yet. The first cut is at `cut_at`; the second one `second`
+ * points into the life behind it. Every third is a kill -9, after which the power goes. False: no
+ * first cut. Ends the model.
+ */
+static inline bool live_and_die_twice(struct model *model, uint64_t cut_at, uint64_t second,
+                                      live_fn *live, void *deeds)
+{
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    sim_disk_cut_at(model->disk, sim_disk_points(model->disk) + cut_at);
+    live(model, deeds);
+    bool cut = sim_disk_cut(model->disk);
+    if (cut) {
+        open_after_cut(model, cut_at, cut_at % 3 == 0);
+        sim_disk_cut_at(model->disk, sim_disk_points(model->disk) + second);
+        live(model, deeds);
+        open_after_cut(model, cut_at + second, false);
+        live(model, deeds);
+        open_after_cut(model, cut_at, true);
+    }
+    model_fini(model);
+    return cut;
+}
+
+/* The same with a call that fails. False: the life ended before it. */
+static inline bool live_after_fault(struct model *model, uint64_t fail_at, int sys_errno,
+                                    live_fn *live, void *deeds)
+{
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    fail_at += sim_disk_points(model->disk);
+    sim_disk_fail_at(model->disk, fail_at, sys_errno);
+    live(model, deeds);
+    if (!model->failed)
+        model_settle(model);
+    model_close(model);
+    bool reached = sim_disk_points(model->disk) > fail_at;
+    open_after_fault(model, fail_at, fail_at);
+    live(model, deeds);
+    model_fini_reopened(model);
+    return reached;
+}
+
 #endif
