@@ -10,7 +10,10 @@
 #include "base/cursor.h"
 #include "base/mem.h"
 #include "client/redis/failure.h"
-#include "engine/redis/script.h"
+#include "engine/redis/fanout.h"
+#include "engine/redis/notice_codec.h"
+#include "engine/redis/script_answer.h"
+#include "engine/redis/server_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -133,16 +136,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (kind >= CMD_PEEK)
         fanout(&space, kind, data[2], parts, count);
     if (count) {
-        struct script_notice notice;
+        struct notice notice;
         const char *reason = NULL;
-        if (!script_notice(&space, parts[0], &notice))
+        if (!notice_decode(&space, parts[0], &notice))
             CHECK(notice.partition < space.partitions);
         struct script_member members[SCRIPT_MEMBERS_MAX];
         uint32_t found = 0;
         struct script_parts said = {.at = parts, .count = count};
         if (!script_read_members(&said, members, &found))
             CHECK(found <= SCRIPT_MEMBERS_MAX);
-        if (script_judge(parts[0], parts[count - 1], &reason))
+        if (server_info_judge(parts[0], parts[count - 1], &reason))
             CHECK(reason);
         CHECK(failure_read(parts[0]).slot <= 16383);
     }

@@ -8,6 +8,7 @@
 #ifndef LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 #define LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 
+#include "engine/redis/fanout.h"
 #include "engine/redis/journal_feed.h"
 #include "engine/redis/partition_init.h"
 #include "engine/redis/preflight.h"

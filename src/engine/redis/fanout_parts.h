@@ -10,6 +10,7 @@
 #define LATERD_ENGINE_REDIS_FANOUT_PARTS_H
 
 #include "base/cursor.h"
+#include "engine/redis/fanout.h"
 #include "engine/redis/script_parts.h"
 #include "port/engine.h"
 

@@ -1,6 +1,8 @@
 /*
  * Decodes notices, and the answers to heartbeats.
  */
+#include "engine/redis/notice_codec.h"
+
 #include <string.h>
 
 #include "base/codec.h"
@@ -40,7 +42,7 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
     return OK;
 }
 
-bool script_channel_is(const struct script_space *space, struct bytes channel,
+bool notice_channel_is(const struct script_space *space, struct bytes channel,
                        uint32_t *out_partition, bool *out_own)
 {
     size_t before = strlen(space->prefix) + 2; /* { PREFIX : */
@@ -52,23 +54,23 @@ bool script_channel_is(const struct script_space *space, struct bytes channel,
     if (!script_take_number(&rest, &partition) || partition >= space->partitions)
         return false;
     *out_partition = (uint32_t)partition;
-    *out_own = bytes_eq(channel, script_channel(space, *out_partition, true, room));
-    return *out_own || bytes_eq(channel, script_channel(space, *out_partition, false, room));
+    *out_own = bytes_eq(channel, notice_channel(space, *out_partition, true, room));
+    return *out_own || bytes_eq(channel, notice_channel(space, *out_partition, false, room));
 }
 
 /* Decodes the fields behind the partition's number, each after a space. */
 static enum err read_change(const struct script_space *space, struct bytes rest,
-                            struct script_notice *notice)
+                            struct notice *notice)
 {
     uint64_t due_us;
     if (rest.len < 2 || rest.at[0] != ' ')
         return ERR_CORRUPT;
     rest = bytes_of(rest.at + 1, rest.len - 1);
-    if (notice->kind == SCRIPT_MADE) {
+    if (notice->kind == NOTICE_MADE) {
         notice->by_us = bytes_eq(rest, bytes_of(space->daemon, SCRIPT_NAME));
         return OK;
     }
-    if (notice->kind == SCRIPT_READY_NOW || notice->kind == SCRIPT_HINT) {
+    if (notice->kind == NOTICE_READY || notice->kind == NOTICE_HINT) {
         notice->topic = rest;
         return OK;
     }
@@ -89,18 +91,18 @@ static enum err read_member(struct bytes rest, struct script_member *member)
     return OK;
 }
 
-enum err script_notice(const struct script_space *space, struct bytes message,
-                       struct script_notice *out_notice)
+enum err notice_decode(const struct script_space *space, struct bytes message,
+                       struct notice *out_notice)
 {
     uint64_t partition;
     if (message.len < 2 || !memchr("rhwnb", message.at[0], 5))
         return ERR_CORRUPT;
-    struct script_notice notice = {.kind = (enum notice_kind)message.at[0]};
+    struct notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);
     notice.alone =
-        notice.kind == SCRIPT_READY_NOW && rest.at[0] == '0' && rest.len > 1 && rest.at[1] != ' ';
+        notice.kind == NOTICE_READY && rest.at[0] == '0' && rest.len > 1 && rest.at[1] != ' ';
     enum err err;
-    if (notice.kind == SCRIPT_MEMBER) {
+    if (notice.kind == NOTICE_MEMBER) {
         err = read_member(rest, &notice.member);
     } else if (script_take_number(&rest, &partition) && partition < space->partitions) {
         notice.partition = (uint32_t)partition;

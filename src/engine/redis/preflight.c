@@ -10,6 +10,8 @@
 #include "base/mem.h"
 #include "client/redis/failure.h"
 #include "client/redis/resp.h"
+#include "engine/redis/notice_codec.h"
+#include "engine/redis/server_info.h"
 
 enum { WORDS_MAX = 5, RULES_MAX = 256 };
 
@@ -145,14 +147,14 @@ static void judge(struct check *check)
     bool want_cluster = preflight->options.url->topology == REDIS_CLUSTER;
     if (check->cluster)
         cluster = bytes_of(check->cluster->str, (size_t)check->cluster->len);
-    if (script_is_cluster(info) != want_cluster) {
+    if (server_info_is_cluster(info) != want_cluster) {
         refuse(preflight, link, ERR_UNSUPPORTED,
                want_cluster ? "it is not part of a cluster: use redis://"
                             : "it is part of a cluster: use redis+cluster://");
         return;
     }
-    struct bytes policy = script_evicting_policy(info);
-    enum err err = script_judge(info, cluster, &reason);
+    struct bytes policy = server_info_evicting_policy(info);
+    enum err err = server_info_judge(info, cluster, &reason);
     if (preflight->serving)
         preflight_policy(preflight, &link->address, policy);
     if (err == ERR_AGAIN) {
@@ -231,7 +233,7 @@ static void add_word(struct buf *out, const struct script_space *space, const ch
         (void)snprintf(key, sizeof(key), "%.*s:h", (int)tag.len, tag.at);
         resp_add_str(out, key);
     } else if (word == CHANNEL) {
-        resp_add(out, script_channel(space, 0, false, room));
+        resp_add(out, notice_channel(space, 0, false, room));
     } else {
         resp_add_str(out, word);
     }
@@ -416,7 +418,8 @@ static void handle_policy_answer(struct link_call *call, redisReply *reply)
     struct policy_look *look = LIST_ENTRY(call, struct policy_look, call);
     if (reply && reply->type == REDIS_REPLY_STRING) {
         struct bytes info = bytes_of(reply->str, (size_t)reply->len);
-        preflight_policy(look->preflight, &look->node->link.address, script_evicting_policy(info));
+        preflight_policy(look->preflight, &look->node->link.address,
+                         server_info_evicting_policy(info));
     }
     if (reply)
         freeReplyObject(reply);

@@ -23,7 +23,7 @@
 #ifndef LATERD_ENGINE_REDIS_QUEUE_CLOCK_H
 #define LATERD_ENGINE_REDIS_QUEUE_CLOCK_H
 
-#include "engine/redis/script.h"
+#include "engine/redis/script_answer.h"
 
 enum { QUEUE_CLOCK_CLOSE_US = 10 * 1000 }; /* smaller differences of clocks are ignored */
 

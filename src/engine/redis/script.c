@@ -6,6 +6,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "engine/redis/notice_codec.h"
 #include "engine/redis/queue_clock.h"
 #include "engine/redis/script_parts.h"
 
@@ -90,7 +91,7 @@ struct bytes script_tag(const struct script_space *space, uint32_t partition, ch
     return bytes_of(room, put(room, len, BYTES("}")));
 }
 
-struct bytes script_channel(const struct script_space *space, uint32_t partition, bool own,
+struct bytes notice_channel(const struct script_space *space, uint32_t partition, bool own,
                             char *room)
 {
     size_t len = script_tag(space, partition, room).len;

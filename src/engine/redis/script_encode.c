@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/codec.h"
+#include "engine/redis/notice_codec.h"
 #include "engine/redis/script_parts.h"
 
 enum {
@@ -79,7 +80,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
     script_begin(out, space, call, SCRIPT_OPEN, 12);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
-    script_add(out, script_channel(space, call->partition, false, room));
+    script_add(out, notice_channel(space, call->partition, false, room));
     script_add_i64(out, SCRIPT_LAYOUT);
     script_add_i64(out, places);
     script_add_i64(out, (int64_t)set_count);

@@ -8,7 +8,7 @@
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 
 #include "engine/redis/job_head.h"
-#include "engine/redis/script.h"
+#include "engine/redis/script_answer.h"
 
 enum {
     SCRIPT_LAYOUT = 4,     /* increase it when the layout in Redis changes */

@@ -14,7 +14,7 @@
 #include "client/redis/topology.h"
 #include "engine/redis/queue_clock.h"
 #include "engine/redis/request_group.h"
-#include "engine/redis/script.h"
+#include "engine/redis/script_answer.h"
 
 struct script_requests;
 

@@ -2,6 +2,8 @@
  * Checks by the text of INFO whether a server can be used. A missing field counts as the worst
  * value.
  */
+#include "engine/redis/server_info.h"
+
 #include "client/redis/info.h"
 #include "engine/redis/script_parts.h"
 
@@ -28,17 +30,17 @@ static bool is_mode(struct bytes info, struct bytes mode)
            has(info, BYTES("server_mode"), mode); /* Valkey's name of the field */
 }
 
-struct bytes script_evicting_policy(struct bytes info)
+struct bytes server_info_evicting_policy(struct bytes info)
 {
     bool evicts = !has(info, BYTES("maxmemory"), BYTES("0")) &&
                   !has(info, BYTES("maxmemory_policy"), BYTES("noeviction"));
     return evicts ? redis_info_field(info, BYTES("maxmemory_policy")) : (struct bytes){0};
 }
 
-enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
+enum err server_info_judge(struct bytes info, struct bytes cluster, const char **out_reason)
 {
     const char *reason = NULL;
-    bool member = script_is_cluster(info);
+    bool member = server_info_is_cluster(info);
     /* It has not joined the cluster yet, or was removed from it: another node may know more. */
     bool alone = member && has(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
     if (!is_at_least_6_2(redis_info_field(info, BYTES("redis_version"))))
@@ -61,12 +63,7 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
     return OK;
 }
 
-bool script_is_cluster(struct bytes info)
+bool server_info_is_cluster(struct bytes info)
 {
     return is_mode(info, BYTES("cluster"));
-}
-
-bool script_is_master(struct bytes info)
-{
-    return has(info, BYTES("role"), BYTES("master"));
 }

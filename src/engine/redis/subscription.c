@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "client/redis/resp.h"
+#include "engine/redis/notice_codec.h"
 
 enum {
     CHANNELS = 2, /* of a partition */
@@ -65,8 +66,8 @@ static void subscribe(struct listener *listener, uint32_t partition)
     listener->subscription->channels[partition] = (struct partition_channels){.at = listener};
     resp_begin(out, 1 + CHANNELS);
     resp_add_str(out, listener->plain ? "SUBSCRIBE" : "SSUBSCRIBE");
-    resp_add(out, script_channel(space, partition, false, room));
-    resp_add(out, script_channel(space, partition, true, room));
+    resp_add(out, notice_channel(space, partition, false, room));
+    resp_add(out, notice_channel(space, partition, true, room));
 }
 
 /* The listener for the server that has the partition now; NULL: there is none. */
@@ -138,24 +139,24 @@ static void check_alive(struct timer *timer)
 
 static void take_notice(const struct subscription *subscription, struct bytes message, bool own)
 {
-    struct script_notice notice;
+    struct notice notice;
     const struct subscription_options *options = &subscription->options;
-    if (script_notice(options->space, message, &notice))
+    if (notice_decode(options->space, message, &notice))
         return; /* another program published on our channel: ignored */
     switch (notice.kind) {
-    case SCRIPT_READY_NOW:
+    case NOTICE_READY:
         consumers_ready(options->consumers, notice.topic, notice.partition,
                         own && !notice.alone ? NOTIFIED_ALONE : NOTIFIED_ALL);
         break;
-    case SCRIPT_HINT:
+    case NOTICE_HINT:
         consumers_ready(options->consumers, notice.topic, notice.partition, NOTIFIED_OTHER);
         break;
-    case SCRIPT_DUE: promoter_due(options->promoter, notice.partition, notice.due_us); break;
-    case SCRIPT_MADE:
+    case NOTICE_DUE: promoter_due(options->promoter, notice.partition, notice.due_us); break;
+    case NOTICE_MADE:
         if (!notice.by_us)
             partition_init_lost(options->partition_init, notice.partition);
         break;
-    case SCRIPT_MEMBER: members_note_report(options->members, &notice.member, own); break;
+    case NOTICE_MEMBER: members_note_report(options->members, &notice.member, own); break;
     }
 }
 
@@ -218,7 +219,7 @@ static void message_received(struct link_callbacks *callbacks, struct link *link
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
         return; /* a pong, too */
     struct bytes kind = text_of(reply->element[0]), channel = text_of(reply->element[1]);
-    if (!script_channel_is(subscription->options.space, channel, &partition, &own))
+    if (!notice_channel_is(subscription->options.space, channel, &partition, &own))
         return;
     if (kind.len && kind.at[0] == 's' && !bytes_eq(kind, BYTES("subscribe")))
         kind = bytes_of(kind.at + 1, kind.len - 1);

@@ -18,7 +18,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pool.h"
-#include "engine/redis/script.h"
+#include "engine/redis/script_answer.h"
 
 enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 

@@ -1,5 +1,6 @@
 /* engine/redis/fanout.c: one answer out of many partitions'. */
 #include "base/cursor.h"
+#include "engine/redis/fanout.h"
 #include "redis_scripted.h"
 
 static struct listing listing_of(enum job_state state)

@@ -5,6 +5,8 @@
  */
 #include <stdio.h>
 
+#include "engine/redis/notice_codec.h"
+#include "engine/redis/server_info.h"
 #include "redis_scripted.h"
 
 /* ---- the space ---- */
@@ -527,20 +529,20 @@ static void members_are_read_or_refused(void **state)
 
 static void subscription_are_read_or_refused(void **state)
 {
-    struct script_notice notice;
+    struct notice notice;
     (void)state;
-    assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
-    assert_true(notice.kind == SCRIPT_READY_NOW && notice.partition == 3);
+    assert_int_equal(notice_decode(&space, BYTES("r3 a topic"), &notice), OK);
+    assert_true(notice.kind == NOTICE_READY && notice.partition == 3);
     assert_bytes(notice.topic, BYTES("a topic"));
     assert_false(notice.alone);
-    assert_int_equal(script_notice(&space, BYTES("r03 a topic"), &notice), OK);
+    assert_int_equal(notice_decode(&space, BYTES("r03 a topic"), &notice), OK);
     assert_true(notice.alone && notice.partition == 3);
-    assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
-    assert_true(notice.kind == SCRIPT_DUE && notice.due_us == 1234);
-    assert_int_equal(script_notice(&space, BYTES("n2 daemon-7"), &notice), OK);
-    assert_true(notice.kind == SCRIPT_MADE && notice.partition == 2 && !notice.by_us);
-    assert_int_equal(script_notice(&space, BYTES("bydaemon-7"), &notice), OK);
-    assert_true(notice.kind == SCRIPT_MEMBER && notice.member.how == SCRIPT_SERVES);
+    assert_int_equal(notice_decode(&space, BYTES("w0 1234"), &notice), OK);
+    assert_true(notice.kind == NOTICE_DUE && notice.due_us == 1234);
+    assert_int_equal(notice_decode(&space, BYTES("n2 daemon-7"), &notice), OK);
+    assert_true(notice.kind == NOTICE_MADE && notice.partition == 2 && !notice.by_us);
+    assert_int_equal(notice_decode(&space, BYTES("bydaemon-7"), &notice), OK);
+    assert_true(notice.kind == NOTICE_MEMBER && notice.member.how == SCRIPT_SERVES);
     assert_memory_equal(notice.member.name, "daemon-7", SCRIPT_NAME);
     const struct bytes bad[] = {
         BYTES(""),           BYTES("r3 "),         BYTES("r4 t"),
@@ -550,7 +552,7 @@ static void subscription_are_read_or_refused(void **state)
         BYTES("n"),          BYTES("bydaemon"),    BYTES("b?daemon-7"),
         BYTES("bydaemon-77")};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(script_notice(&space, bad[i], &notice), ERR_CORRUPT);
+        assert_int_equal(notice_decode(&space, bad[i], &notice), ERR_CORRUPT);
 }
 
 #define INFO(version, policy, mode)                                                                \
@@ -562,32 +564,34 @@ static void an_unfit_server_is_refused_with_a_reason(void **state)
     const char *reason = NULL;
     struct bytes none = {0};
     (void)state;
-    assert_int_equal(script_judge(BYTES(INFO("7.0.15", "noeviction", "standalone")), none, &reason),
-                     OK);
-    assert_int_equal(script_judge(BYTES(INFO("6.2.0", "noeviction", "standalone")), none, &reason),
-                     OK);
+    assert_int_equal(
+        server_info_judge(BYTES(INFO("7.0.15", "noeviction", "standalone")), none, &reason), OK);
+    assert_int_equal(
+        server_info_judge(BYTES(INFO("6.2.0", "noeviction", "standalone")), none, &reason), OK);
     assert_null(reason);
-    assert_int_equal(script_judge(BYTES(INFO("6.0.16", "noeviction", "standalone")), none, &reason),
-                     ERR_UNSUPPORTED);
+    assert_int_equal(
+        server_info_judge(BYTES(INFO("6.0.16", "noeviction", "standalone")), none, &reason),
+        ERR_UNSUPPORTED);
     assert_non_null(reason);
     assert_int_equal(
-        script_judge(BYTES(INFO("7.0.15", "allkeys-lru", "standalone")), none, &reason),
+        server_info_judge(BYTES(INFO("7.0.15", "allkeys-lru", "standalone")), none, &reason),
         ERR_UNSUPPORTED);
-    assert_int_equal(script_judge(none, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(server_info_judge(none, none, &reason), ERR_UNSUPPORTED);
     struct bytes cluster = BYTES(INFO("7.0.15", "noeviction", "cluster"));
-    assert_true(script_is_cluster(cluster) && script_is_master(cluster));
-    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
-    assert_int_equal(script_judge(cluster,
-                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
-                                  &reason),
-                     OK);
-    struct bytes partial = BYTES("cluster_state:ok\r\ncluster_slots_assigned:16383\r\n");
-    assert_int_equal(script_judge(cluster, partial, &reason), ERR_UNSUPPORTED);
-    struct bytes down = BYTES("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n");
-    assert_int_equal(script_judge(cluster, down, &reason), ERR_AGAIN);
+    assert_true(server_info_is_cluster(cluster));
+    assert_int_equal(server_info_judge(cluster, none, &reason), ERR_UNSUPPORTED);
     assert_int_equal(
-        script_judge(cluster, BYTES("cluster_state:fail\r\ncluster_slots_assigned:0\r\n"), &reason),
-        ERR_AGAIN);
+        server_info_judge(cluster, BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                          &reason),
+        OK);
+    struct bytes partial = BYTES("cluster_state:ok\r\ncluster_slots_assigned:16383\r\n");
+    assert_int_equal(server_info_judge(cluster, partial, &reason), ERR_UNSUPPORTED);
+    struct bytes down = BYTES("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n");
+    assert_int_equal(server_info_judge(cluster, down, &reason), ERR_AGAIN);
+    assert_int_equal(server_info_judge(cluster,
+                                       BYTES("cluster_state:fail\r\ncluster_slots_assigned:0\r\n"),
+                                       &reason),
+                     ERR_AGAIN);
 }
 
 /* It says redis_version:7.2.4, and server_mode where Redis says redis_mode. */
@@ -600,13 +604,13 @@ static void valkey_is_judged_as_redis_is(void **state)
     struct bytes sentinel = BYTES("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n"
                                   "server_mode:sentinel\r\nmaxmemory:0\r\n");
     (void)state;
-    assert_true(script_is_cluster(cluster) && !script_is_cluster(sentinel));
-    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
-    assert_int_equal(script_judge(cluster,
-                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
-                                  &reason),
-                     OK);
-    assert_int_equal(script_judge(sentinel, none, &reason), ERR_UNSUPPORTED);
+    assert_true(server_info_is_cluster(cluster) && !server_info_is_cluster(sentinel));
+    assert_int_equal(server_info_judge(cluster, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(
+        server_info_judge(cluster, BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                          &reason),
+        OK);
+    assert_int_equal(server_info_judge(sentinel, none, &reason), ERR_UNSUPPORTED);
 }
 
 /* What lies in Redis may not change: docs/redis-layout.md. */

@@ -15,6 +15,7 @@
 #include "../engine/redis_scripted.h"
 #include "base/cursor.h"
 #include "client/redis/resp.h"
+#include "engine/redis/fanout.h"
 #include "sim/random.h"
 #include "sim/redis/server.h"
 

@@ -3,6 +3,7 @@
  * the engine's scripts on a simulated Redis: properties come with a job wherever its body does, the
  * last note with each view, and all of it ends with the job. And which releases count.
  */
+#include "engine/redis/fanout.h"
 #include "redis_scripts_bed.h"
 
 static struct arena arena;

@@ -1,7 +1,7 @@
 -- Two jobs are close if they have the same priority, and the later one is due (or was made, if they
 -- are in order of arrival) at most CLOSE_US after the first (topic_cache.h: RANK_CLOSE_US).
 local CLOSE_US = 50000
-local CLOSE_JOBS_MAX = 4 -- an answer counts at most so many jobs (script.h: SCRIPT_CLOSE_JOBS_MAX)
+local CLOSE_JOBS_MAX = 4 -- an answer counts at most so many jobs (script_answer.h: SCRIPT_CLOSE_JOBS_MAX)
 
 -- `places`: of one topic's ready jobs, in order. Returns how many jobs from `from` on are close to the
 -- job at `from`, including it; at most `most`.
