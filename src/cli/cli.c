@@ -197,6 +197,14 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
         cli_usage(cli, "one word too many: '%s'", argv[optind + max]);
 }
 
+void cli_only_words(struct cli *cli, int argc, char **argv, int min, int max)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* it handles them */
+    cli_words(cli, argc, argv, min, max);
+}
+
 void cli_add_json(const json_t *value, struct buf *out)
 {
     const json_t *body = json_object_get(value, "body_json");

@@ -99,6 +99,8 @@ _Noreturn void cli_bad_value(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
+/* For a command without options of its own: the common ones are handled, and the words counted. */
+void cli_only_words(struct cli *cli, int argc, char **argv, int min, int max);
 
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);

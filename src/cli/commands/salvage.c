@@ -453,12 +453,9 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     struct os_disk *from;
     struct os_disk *to;
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 2, 2);
+    cli_only_words(cli, argc, argv, 2, 2);
     char **directories = argv + optind;
     if (!directory_there(directories[0]))
         return cli_cannot_open(cli, directories[0]);

@@ -227,14 +227,11 @@ static void add_failures(struct cli *cli, const char *name, const json_t *topic,
 
 static int topics_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     static const char *const names[] = {"TOPIC",  "DELAYED", "READY", "RESERVED",
                                         "BURIED", "WAITING", ""};
     struct table table = {.right = {false, true, true, true, true, true}};
     table_head(&table, names, 7);
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 0, 1);
+    cli_only_words(cli, argc, argv, 0, 1);
     if (optind == argc) {
         struct listing listing = {.cli = cli,
                                   .path = "/v1/topics?",
@@ -507,10 +504,7 @@ const struct command command_pause = {
 
 static int resume_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 1, 1);
+    cli_only_words(cli, argc, argv, 1, 1);
     return topic_verb(cli, argv[optind], "/resume", NULL, "resumed");
 }
 
