@@ -9,6 +9,7 @@
 #include "base/typo.h"
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "os/standard_streams.h"
 
 /* In groups, with NULL between them, as help shows them. */
 static const struct command *const commands[] = {
@@ -194,6 +195,7 @@ int main(int argc, char **argv)
         .terminal = isatty(STDOUT_FILENO),
         .timeout_us = 10 * INT64_C(1000000),
     };
+    standard_streams_occupy();
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` is an error like others */
     access_init(&cli.access);
     (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */

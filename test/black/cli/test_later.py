@@ -146,6 +146,20 @@ def test_a_clear_that_cannot_ask_says_in_one_line_what_to_give(later, topic):
     assert (answer.returncode, answer.stderr) == (USAGE, "later clear: there is no terminal to ask on: use --yes\n")
 
 
+def test_what_is_printed_without_a_standard_output_gets_into_no_file(later, topic, tmp_path):
+    """Else the map would get its number, and a line for each job."""
+    ids = [f"{topic}-{number}" for number in range(100)]
+    jobs = [{"job": {"id": one, "topic": topic, "state": "delayed", "due": "2300-01-01T00:00:00Z"}} for one in ids]
+    lines = [{"later": {"format": 1}}, *jobs, {"end": {"jobs": 100}}]
+    path = tmp_path / "ids.tsv"
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", LATER, "import", "--json", "--map", str(path)],
+                          env=later.environment, input="".join(json.dumps(line) + "\n" for line in lines),
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert path.read_text() == "".join(f"{one}\t{one}\n" for one in ids)
+    assert done.returncode == REFUSED and "cannot write the output" in done.stderr, done
+    assert later("get", *ids).returncode == DONE
+
+
 def test_an_empty_topic_is_named_once(later):
     answer = later("clear", "", "--yes")
     assert (answer.returncode, answer.stderr) == (REFUSED, "later clear: topic: the topic is empty (bad_path)\n")

@@ -658,3 +658,17 @@ def test_check_config_finds_a_bad_address(address):
     done = subprocess.run([LATERD, "--http", address, "--check-config"], capture_output=True,
                           text=True, check=False)
     assert done.returncode == 2 and address in done.stderr, done
+
+
+def test_no_file_or_socket_takes_the_place_of_a_standard_stream_that_is_closed(tmp_path):
+    """Else the log would be written into it."""
+    port = free_port()
+    command = [LATERD, "--data-dir", tmp_path / "data", "--http", f"127.0.0.1:{port}", "--beanstalk", "none"]
+    with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as process:
+        try:
+            with socket.socket() as client:
+                assert eventually(lambda: client.connect_ex(("127.0.0.1", port)) == 0)
+            assert [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in range(3)] == ["/"] * 3
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
