@@ -171,5 +171,10 @@ void cli_add_json(const json_t *value, struct buf *out); /* the same line, appen
 void cli_print_stats(const json_t *value);
 /* All of `out` to standard output, and `out` is empty again. */
 void cli_flush(struct buf *out);
+/* Has standard output taken all that was printed? False: that it has not is printed. A full disk or
+ * a closed pipe behind it must not look like success. */
+bool cli_shown(const struct cli *cli);
+/* Ends the program behind a help or the like: EXIT_DONE if cli_shown(), else EXIT_REFUSED. */
+_Noreturn void cli_end_shown(const struct cli *cli);
 
 #endif

@@ -179,6 +179,14 @@ def test_a_list_of_ids_goes_into_other_commands(later, topic):
     assert none.returncode == NOTHING and none.stdout == "" and "no job is delayed; 5 ready" in none.stderr
 
 
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["--version"], ["push", "--help"], ["help", "pop"], ["stats"]])
+def test_what_a_full_disk_did_not_take_is_an_error(later, words):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([LATER, *words], env=later.environment, stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=60, check=False)
+    assert done.returncode == REFUSED and done.stderr.endswith(": cannot write the output\n"), done
+
+
 def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):
     for command in ("verify", "salvage"):
         told = later(command, "--help").stdout

@@ -44,6 +44,16 @@ def test_help_and_version_answer_and_end():
     assert re.fullmatch(r"laterd \d+\.\d+\.\d+\n", run("--version").stdout)
 
 
+def test_a_configuration_that_a_full_disk_cut_is_an_error(tmp_path):
+    old = tmp_path / "delay-queue.conf"
+    old.write_text("bind_address = 127.0.0.1:9277\n")
+    for arguments in (["--print-config"], ["--import-config", old], ["--help"], ["--version"], ["--check-config"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            ended = subprocess.run([LATERD, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True,
+                                   timeout=PATIENCE_S, check=False)
+        assert ended.returncode == 1 and "cannot write the output: No space left" in ended.stderr, arguments
+
+
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["stray"], ["--http", "nowhere"], ["--http"],
                                        ["--http", "127.0.0.1:0,klingon"], ["-c", "/nowhere.conf"],
                                        ["--http", "127.0.0.1:0"] * 17,
