@@ -104,6 +104,10 @@ void cli_only_words(struct cli *cli, int argc, char **argv, int min, int max);
 
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
+/* The same for the server. */
+json_t *cli_duration(const struct cli *cli, const char *option, const char *text);
+/* A duration as JSON, exactly: milliseconds, or a text such as "1500us". */
+json_t *cli_duration_json(int64_t us);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 /* A time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
 json_t *cli_time(const struct cli *cli, const char *option, const char *text);

@@ -268,7 +268,7 @@ static void release(struct consumer *consumer, struct held *held, struct bytes r
     if (exit_status > 0)
         json_object_set_new(body, "code", json_integer(exit_status));
     if (options->delay_us >= 0)
-        json_object_set_new(body, "delay", json_integer(options->delay_us / 1000));
+        json_object_set_new(body, "delay", cli_duration_json(options->delay_us));
     else if (!json_object_get(held->job, "retry"))
         json_object_set_new(body, "delay", json_integer(UNSCHEDULED_DELAY_MS));
     consumer->failed = true;
@@ -348,8 +348,8 @@ static int reserve(struct consumer *consumer, json_t **out_answer)
 {
     struct cli *cli = consumer->cli;
     int64_t wait_us = consumer->options->wait_us;
-    json_t *body = json_pack("{sOsIsi}", "topics", consumer->options->topics, "wait",
-                             (json_int_t)(wait_us / 1000), "max", 1);
+    json_t *body = json_pack("{sOsosi}", "topics", consumer->options->topics, "wait",
+                             cli_duration_json(wait_us), "max", 1);
     cli->wait_us = wait_us;
     cli->client.watch = signals_read;
     int code = cli_call(cli, "POST", "/v1/reserve", body, out_answer);

@@ -462,6 +462,15 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
     return code;
 }
 
+/* The server resumes a topic that is paused for nothing. */
+static json_t *pause_span(const struct cli *cli, const char *text)
+{
+    int64_t us = cli_duration_us(cli, "--for", text);
+    if (us < 1000)
+        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
+    return cli_duration_json(us);
+}
+
 static int pause_run(struct cli *cli, int argc, char **argv)
 {
     enum { CREATE = 256 };
@@ -470,13 +479,10 @@ static int pause_run(struct cli *cli, int argc, char **argv)
     json_t *body = json_object();
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         if (c == 'f')
-            json_object_set_new(body, "for",
-                                json_integer(cli_duration_us(cli, "--for", optarg) / 1000));
+            json_object_set_new(body, "for", pause_span(cli, optarg));
         else if (c == CREATE)
             json_object_set_new(body, "create", json_true());
     }
-    if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
-        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from fake_v1 import Fake
 from process import LATER
 from terminal import on_a_terminal
 from wire import Client, eventually
@@ -338,6 +339,20 @@ def test_a_lease_that_is_not_utf8_does_not_finish_a_job_without_one(later, topic
     assert later("finish", f"{topic}-1", "--lease", "\udcff").returncode == USAGE
     assert later("finish", f"{topic}-1", f"{topic}-2", "-L", "\udcff", "-L", "\udcff").returncode == USAGE
     assert later("get", f"{topic}-1", f"{topic}-2").returncode == DONE
+
+
+@pytest.mark.parametrize("words, name, key, sent", [
+    (["push", "t", "b", "--delay", "1500us"], "POST /v1/topics/t/jobs", "delay", "1500us"),
+    (["push", "t", "b", "--delay", "1500ms"], "POST /v1/topics/t/jobs", "delay", 1500),
+    (["push", "t", "b", "--retry", "0,999us"], "POST /v1/topics/t/jobs", "retry", [0, "999us"]),
+    (["release", "j", "--delay", "250us"], "POST /v1/jobs/j/release", "delay", "250us"),
+    (["pop", "t", "--wait", "1us"], "POST /v1/reserve", "wait", "1us")])
+def test_a_duration_is_sent_to_the_microsecond(later, words, name, key, sent):
+    """Cut to milliseconds, a delay would end early."""
+    with Fake({name: (200, {})}) as fake:
+        later(*words, server=fake.url)
+        body, = fake.asked(name)
+    assert json.loads(body)[key] == sent
 
 
 def test_the_longest_durations_are_waited_for(later, topic):
