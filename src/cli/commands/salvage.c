@@ -492,9 +492,9 @@ const struct command command_salvage = {
     .summary = "Bring all that is intact in a damaged store into a new one",
     .help =
         "DIR is the data directory of a laterd that is stopped; nothing in it is changed.\n"
-        "NEW is made, or must be empty; it takes as much room as DIR's live jobs. Neither may be "
-        "in\n"
-        "the other.\n"
+        "NEW is made, or must be empty (lost+found may be there); it takes as much room as DIR's\n"
+        "live jobs. Neither may be in the other. Until NEW is whole, laterd does not start with "
+        "it.\n"
         "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"

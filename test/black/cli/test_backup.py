@@ -435,3 +435,18 @@ def test_a_backup_says_what_it_cannot_back_up(laterd, tmp_path):
         done = later("backup", tmp_path / "place", server=shared)
     assert done.returncode == CONFLICT and "in Redis" in done.stderr and "export" in done.stderr
     assert not os.path.exists(tmp_path / "place")
+
+
+def test_a_new_file_system_is_an_empty_directory(laterd, tmp_path):
+    server, place = laterd(SMALL), tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 3)
+    backup(server, place)
+    server.stop()
+    for command, source in (("restore", place), ("salvage", server.data)):
+        new = tmp_path / command
+        (new / "lost+found").mkdir(parents=True)
+        done = later(command, source, new)
+        assert done.returncode == DONE, done
+        (new / "mine").touch()
+        assert later(command, source, new).returncode == CONFLICT
