@@ -386,9 +386,10 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     if (!err)
         err = salvage_history(salvaging->from);
     salvage_counts(salvaging->from, &counts);
-    enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
-    if (!err)
-        err = closed;
+    if (err)
+        salvage_target_abandon(&salvaging->to);
+    else
+        err = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
     if (err) {
         cli_message(salvaging->cli, "the new store is not whole, remove it: %s%s%s", err_text(err),
                     salvaging->to.failed ? ": " : "",
