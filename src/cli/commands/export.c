@@ -465,6 +465,7 @@ static int run(struct cli *cli, int argc, char **argv)
                       "the jobs go to standard output: send it to a file or to `later import`");
     add_start(&all);
     int code = EXIT_DONE;
+    cli->repeats = true; /* a slow reader lets the connection become idle, and be closed */
     if (optind == argc)
         code = walk(&all, "/v1/topics?", take_topics, false);
     for (int i = optind; i < argc && code == EXIT_DONE; i++)
