@@ -70,9 +70,12 @@ static void signals_take(void)
         if (action.sa_handler != SIG_IGN) /* nohup's SIGHUP stays ignored */
             (void)sigaddset(&taken, stops[i]);
     }
-    CHECK(sigprocmask(SIG_BLOCK, &taken, &signals.before) == 0);
     signals.fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
     CHECK(signals.fd >= 0);
+    /* A reader of our messages that has gone (tee ends first at a Ctrl-C) must not end us while a
+     * job is held. Nobody reads this one: it stays pending. */
+    (void)sigaddset(&taken, SIGPIPE);
+    CHECK(sigprocmask(SIG_BLOCK, &taken, &signals.before) == 0);
 }
 
 /* For client.h's `watch`: has a signal asked for the end? */
@@ -150,7 +153,10 @@ static void set_environment(const struct cli *cli, const json_t *job)
                                            {"LATER_JOB_FAILURES", "failures"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct buf value = {0};
-        show_value(job, names[i][1], &value);
+        const char *text = show_string(job, names[i][1]);
+        buf_add_str(&value, text); /* as it is: by it the command may ask for its job */
+        if (!*text)
+            show_value(job, names[i][1], &value); /* a number */
         buf_add_char(&value, '\0');
         CHECK(setenv(names[i][0], value.at, 1) == 0);
         buf_fini(&value);
