@@ -19,6 +19,7 @@
 #include "os/loop.h"
 #include "os/notify.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 #include "os/worker.h"
 #include "os/zone.h"
 
@@ -193,6 +194,7 @@ int main(int argc, char **argv)
     static struct program program;
     const struct command_line *line = &program.line;
     int status;
+    standard_streams_occupy();
     process_set_heap();
     if (!command_line_read(argc, argv, &program.line, &status))
         return status;

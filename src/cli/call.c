@@ -334,10 +334,7 @@ int cli_call_job(struct cli *cli, const char *method, const char *id, const char
 
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer)
 {
-    static const struct option options[] = {CLI_OPTIONS};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 1, 1);
+    cli_only_words(cli, argc, argv, 1, 1);
     return cli_call_job(cli, "GET", argv[optind], after, NULL, out_answer);
 }
 

@@ -108,7 +108,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
             if (!cli->command)
                 return option; /* main has the list of commands */
             help(cli->command);
-            exit(EXIT_DONE);
+            cli_end_shown(cli);
         case '?':
         case ':': bad_option(cli, argv, options, option);
         default:
@@ -197,6 +197,14 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
         cli_usage(cli, "one word too many: '%s'", argv[optind + max]);
 }
 
+void cli_only_words(struct cli *cli, int argc, char **argv, int min, int max)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* it handles them */
+    cli_words(cli, argc, argv, min, max);
+}
+
 void cli_add_json(const json_t *value, struct buf *out)
 {
     const json_t *body = json_object_get(value, "body_json");
@@ -235,4 +243,17 @@ void cli_flush(struct buf *out)
         (void)fwrite(out->at, 1, out->len, stdout); /* main looks at ferror at the end */
     (void)fflush(stdout);
     out->len = 0;
+}
+
+bool cli_shown(const struct cli *cli)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    cli_message(cli, "cannot write the output");
+    return false;
+}
+
+void cli_end_shown(const struct cli *cli)
+{
+    exit(cli_shown(cli) ? EXIT_DONE : EXIT_REFUSED);
 }

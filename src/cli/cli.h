@@ -99,9 +99,15 @@ _Noreturn void cli_bad_value(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
+/* For a command without options of its own: the common ones are handled, and the words counted. */
+void cli_only_words(struct cli *cli, int argc, char **argv, int min, int max);
 
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
+/* The same for the server. */
+json_t *cli_duration(const struct cli *cli, const char *option, const char *text);
+/* A duration as JSON, exactly: milliseconds, or a text such as "1500us". */
+json_t *cli_duration_json(int64_t us);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 /* A time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
 json_t *cli_time(const struct cli *cli, const char *option, const char *text);
@@ -169,5 +175,10 @@ void cli_add_json(const json_t *value, struct buf *out); /* the same line, appen
 void cli_print_stats(const json_t *value);
 /* All of `out` to standard output, and `out` is empty again. */
 void cli_flush(struct buf *out);
+/* Has standard output taken all that was printed? False: that it has not is printed. A full disk or
+ * a closed pipe behind it must not look like success. */
+bool cli_shown(const struct cli *cli);
+/* Ends the program behind a help or the like: EXIT_DONE if cli_shown(), else EXIT_REFUSED. */
+_Noreturn void cli_end_shown(const struct cli *cli);
 
 #endif

@@ -70,9 +70,12 @@ static void signals_take(void)
         if (action.sa_handler != SIG_IGN) /* nohup's SIGHUP stays ignored */
             (void)sigaddset(&taken, stops[i]);
     }
-    CHECK(sigprocmask(SIG_BLOCK, &taken, &signals.before) == 0);
     signals.fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
     CHECK(signals.fd >= 0);
+    /* A reader of our messages that has gone (tee ends first at a Ctrl-C) must not end us while a
+     * job is held. Nobody reads this one: it stays pending. */
+    (void)sigaddset(&taken, SIGPIPE);
+    CHECK(sigprocmask(SIG_BLOCK, &taken, &signals.before) == 0);
 }
 
 /* For client.h's `watch`: has a signal asked for the end? */
@@ -150,7 +153,10 @@ static void set_environment(const struct cli *cli, const json_t *job)
                                            {"LATER_JOB_FAILURES", "failures"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct buf value = {0};
-        show_value(job, names[i][1], &value);
+        const char *text = show_string(job, names[i][1]);
+        buf_add_str(&value, text); /* as it is: by it the command may ask for its job */
+        if (!*text)
+            show_value(job, names[i][1], &value); /* a number */
         buf_add_char(&value, '\0');
         CHECK(setenv(names[i][0], value.at, 1) == 0);
         buf_fini(&value);
@@ -268,7 +274,7 @@ static void release(struct consumer *consumer, struct held *held, struct bytes r
     if (exit_status > 0)
         json_object_set_new(body, "code", json_integer(exit_status));
     if (options->delay_us >= 0)
-        json_object_set_new(body, "delay", json_integer(options->delay_us / 1000));
+        json_object_set_new(body, "delay", cli_duration_json(options->delay_us));
     else if (!json_object_get(held->job, "retry"))
         json_object_set_new(body, "delay", json_integer(UNSCHEDULED_DELAY_MS));
     consumer->failed = true;
@@ -348,8 +354,8 @@ static int reserve(struct consumer *consumer, json_t **out_answer)
 {
     struct cli *cli = consumer->cli;
     int64_t wait_us = consumer->options->wait_us;
-    json_t *body = json_pack("{sOsIsi}", "topics", consumer->options->topics, "wait",
-                             (json_int_t)(wait_us / 1000), "max", 1);
+    json_t *body = json_pack("{sOsosi}", "topics", consumer->options->topics, "wait",
+                             cli_duration_json(wait_us), "max", 1);
     cli->wait_us = wait_us;
     cli->client.watch = signals_read;
     int code = cli_call(cli, "POST", "/v1/reserve", body, out_answer);

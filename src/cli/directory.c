@@ -34,7 +34,8 @@ bool directory_empty(const char *path)
     if (!dir)
         return errno == ENOENT;
     for (struct dirent *entry = readdir(dir); entry && empty; entry = readdir(dir))
-        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                strcmp(entry->d_name, "lost+found") == 0;
     (void)closedir(dir); /* only read */
     return empty;
 }

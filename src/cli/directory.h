@@ -8,7 +8,8 @@
 bool directory_there(const char *path);
 /* Is it a directory that can be listed? False: errno says why. */
 bool directory_readable(const char *path);
-/* Is there nothing in the directory, or no directory at all? */
+/* Is there nothing in the directory but what a new file system has in its root, or no directory at
+ * all? */
 bool directory_empty(const char *path);
 /* Makes the directory, durably, if it does not exist; not those above it. False: errno says why. */
 bool directory_make(const char *path);

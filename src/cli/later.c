@@ -9,6 +9,7 @@
 #include "base/typo.h"
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "os/standard_streams.h"
 
 /* In groups, with NULL between them, as help shows them. */
 static const struct command *const commands[] = {
@@ -132,7 +133,7 @@ static void general_options(struct cli *cli, int argc, char **argv)
             (void)printf("later %s\n", LATERD_VERSION);
         else
             continue;
-        exit(fflush(stdout) == 0 ? EXIT_DONE : EXIT_REFUSED);
+        cli_end_shown(cli);
     }
 }
 
@@ -180,12 +181,7 @@ static int run(struct cli *cli, int argc, char **argv)
         client_fini(&cli->client);
     access_fini(&cli->access);
     json_decref(cli->limits);
-    /* A full disk or a closed pipe behind standard output must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
-        cli_message(cli, "cannot write the output");
-        code = EXIT_REFUSED;
-    }
-    return code;
+    return code == EXIT_DONE && !cli_shown(cli) ? EXIT_REFUSED : code;
 }
 
 int main(int argc, char **argv)
@@ -194,6 +190,7 @@ int main(int argc, char **argv)
         .terminal = isatty(STDOUT_FILENO),
         .timeout_us = 10 * INT64_C(1000000),
     };
+    standard_streams_occupy();
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` is an error like others */
     access_init(&cli.access);
     (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */
@@ -209,7 +206,7 @@ int main(int argc, char **argv)
         static char flag[] = "--help";
         if (argc == 1) {
             help(stdout);
-            return EXIT_DONE;
+            cli_end_shown(&cli);
         }
         argv[0] = argv[1]; /* `later help push` */
         argv[1] = flag;

@@ -1,7 +1,10 @@
 #include "cli/salvage_target.h"
 
+#include <string.h>
+
 #include "base/list.h"
 #include "store/job_history.h"
+#include "store/recovery/directory.h"
 #include "store/stats.h"
 #include "store/verify.h"
 
@@ -45,6 +48,20 @@ static struct store_options options_of(struct disk *disk, int64_t now_us)
     };
 }
 
+/* Renames a manifest, durably; without `to` it is removed. */
+static enum err move_manifest(struct salvage_target *target, const char *from, const char *to)
+{
+    struct disk_op op = {.verb = to ? DISK_RENAME : DISK_REMOVE,
+                         .lane = LANE_BACKGROUND,
+                         .data = to,
+                         .len = to ? strlen(to) : 0};
+    memcpy(op.name, from, strlen(from) + 1);
+    target->disk->verbs->run(target->disk, &op);
+    if (op.err)
+        failed(&target->callbacks, op.sys_errno);
+    return op.err;
+}
+
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
                              struct store_error *out_error)
 {
@@ -58,7 +75,15 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
     target->callbacks.failed = failed;
     struct store_options options = options_of(start->disk, start->now_us);
     options.boot_first = start->boot;
-    return store_open(&options, &target->callbacks, &target->store, out_error);
+    enum err err = store_open(&options, &target->callbacks, &target->store, out_error);
+    if (err && err != ERR_LOCKED)
+        (void)move_manifest(target, MANIFEST_NAME, NULL); /* if it was made: `err` is reported */
+    if (!err && move_manifest(target, MANIFEST_NAME, SALVAGE_UNFINISHED)) {
+        store_error_set(out_error, MANIFEST_NAME, 0, "it cannot be renamed");
+        salvage_target_abandon(target);
+        err = ERR_IO;
+    }
+    return err;
 }
 
 static void turn(struct salvage_target *target, int64_t now_us)
@@ -119,6 +144,12 @@ static uint64_t history_found(struct salvage_target *target, uint64_t certain, i
     return stats.history_entries;
 }
 
+void salvage_target_abandon(struct salvage_target *target)
+{
+    store_close(target->store);
+    target->store = NULL;
+}
+
 enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
                               const struct store_watcher *watcher)
 {
@@ -129,11 +160,13 @@ enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
                    target->seq_first); /* earlier the next sync would be waited for */
     store_close(target->store);
     target->store = NULL;
-    if (target->failed)
+    if (target->failed || move_manifest(target, SALVAGE_UNFINISHED, MANIFEST_NAME))
         return ERR_STORE_FAILED;
     enum err err = store_verify(target->disk, watcher, &counts);
-    if (err || counts.bad || counts.live_jobs != jobs)
+    if (err || counts.bad || counts.live_jobs != jobs) {
+        (void)move_manifest(target, MANIFEST_NAME, SALVAGE_UNFINISHED); /* as above */
         return ERR_CORRUPT;
+    }
     bool all = target->history_logged == target->history_given && stats.history_lost == 0;
     target->history_kept =
         all ? target->history_given : history_found(target, counts.history_entries, target->now_us);

@@ -1,12 +1,15 @@
 /*
  * A new store that is only written, for later salvage: made in an empty directory, filled, closed,
- * and read again.
+ * and read again. Until it is closed its manifest has a name of its own, so that laterd refuses to
+ * start on what a salvage has left that was interrupted: it would serve a part of the jobs.
  */
 #ifndef LATERD_CLI_SALVAGE_TARGET_H
 #define LATERD_CLI_SALVAGE_TARGET_H
 
 #include "store/store.h"
 #include "store/verify.h"
+
+#define SALVAGE_UNFINISHED "MANIFEST.unfinished"
 
 struct salvage_target {
     struct disk *disk;
@@ -43,6 +46,9 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
  */
 enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
                                 int64_t now_us) MUST_USE;
+
+/* Closes a store that is not whole, and will not be. */
+void salvage_target_abandon(struct salvage_target *target);
 
 /*
  * Writes the rest and closes the store; then reads every byte of it. OK: it is intact and holds

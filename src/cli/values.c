@@ -38,6 +38,20 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
         option, text);
 }
 
+json_t *cli_duration_json(int64_t us)
+{
+    char room[TEXT_ROOM];
+    if (us % 1000 == 0)
+        return json_integer(us / 1000);
+    (void)snprintf(room, sizeof(room), "%lldus", (long long)us); /* it fits */
+    return json_string(room);
+}
+
+json_t *cli_duration(const struct cli *cli, const char *option, const char *text)
+{
+    return cli_duration_json(cli_duration_us(cli, option, text));
+}
+
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)
 {
     uint64_t number;
@@ -80,8 +94,8 @@ json_t *cli_time(const struct cli *cli, const char *option, const char *text)
     return cli_string(cli, option, text);
 }
 
-/* "0s,2m,10m", or with blanks between, as defaults.retry may have them: an array of milliseconds.
- */
+/* "0s,2m,10m", or with blanks between, as defaults.retry may have them: an array of
+ * durations. */
 static json_t *waits_of(const struct cli *cli, const char *text)
 {
     json_t *waits = json_array();
@@ -92,7 +106,7 @@ static json_t *waits_of(const struct cli *cli, const char *text)
             cli_bad_value(cli, "--retry is a list of durations such as 0,2m,10m");
         memcpy(part, text, len);
         part[len] = '\0';
-        json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
+        json_array_append_new(waits, cli_duration(cli, "--retry", part));
         text += len;
         if (*text == '\0')
             return waits;

@@ -177,6 +177,12 @@ bool command_line_read(int argc, char **argv, struct command_line *out_line, int
     *out_line = (struct command_line){.argc = argc, .argv = argv, .persist = true};
     config_init(&out_line->config);
     out_line->as_beanstalkd = beanstalkd_wanted(argc, argv);
-    return out_line->as_beanstalkd ? read_beanstalkd(out_line, out_status)
-                                   : read_laterd(out_line, out_status);
+    bool runs = out_line->as_beanstalkd ? read_beanstalkd(out_line, out_status)
+                                        : read_laterd(out_line, out_status);
+    /* A part of a configuration in a file would be taken for all of it. */
+    if (!runs && (fflush(stdout) != 0 || ferror(stdout)) && *out_status == EXIT_SUCCESS) {
+        complain_system("write the output");
+        *out_status = EXIT_FAILURE;
+    }
+    return runs;
 }

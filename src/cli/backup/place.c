@@ -16,7 +16,8 @@
 
 /* ---- names ---- */
 
-/* "20261123T150000Z", and "-1" … behind it if two were made in a second. */
+/* "20261123T150000Z", and "-001" … behind it if two were made in a second. One that the operator
+ * has given another name, such as "20261123T150000Z-before-move", is the operator's to remove. */
 static bool is_backup_name(const char *name)
 {
     static const char form[] = "ddddddddTddddddZ";
@@ -26,7 +27,10 @@ static bool is_backup_name(const char *name)
             return false;
     }
     const char *rest = name + sizeof(form) - 1;
-    return (*rest == '\0' || *rest == '-') && strlen(name) < PLACE_NAME_ROOM;
+    if (*rest == '\0')
+        return true;
+    size_t digits = *rest == '-' ? strspn(rest + 1, "0123456789") : 0;
+    return digits > 0 && rest[1 + digits] == '\0' && strlen(name) < PLACE_NAME_ROOM;
 }
 
 static int by_name(const void *left, const void *right)

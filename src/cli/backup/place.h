@@ -7,7 +7,8 @@
  *     incomplete/             one that is being made, or was when something broke
  *
  * A backup gets its name, by one rename, when all of it and its list are on disk. So whatever has
- * such a name is whole; what was left incomplete goes when the next one is made.
+ * such a name is whole; what was left incomplete goes when the next one is made. A name that is
+ * none of these is not looked at.
  */
 #ifndef LATERD_CLI_BACKUP_PLACE_H
 #define LATERD_CLI_BACKUP_PLACE_H

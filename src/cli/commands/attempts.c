@@ -92,7 +92,7 @@ static json_t *replay_body(struct cli *cli, int argc, char **argv)
             break;
         case 'S':
             key = "since";
-            value = json_integer(cli_duration_us(cli, "--since", optarg) / 1000);
+            value = cli_duration(cli, "--since", optarg);
             break;
         case 'n':
             key = "max";

@@ -354,6 +354,7 @@ const struct command command_backup = {
         "and\n"
         "later backups link to those copies: only what is new is copied.\n"
         "What was left by a backup that broke off is never taken for one, and goes with the next.\n"
+        "One that you have given another name is yours: it is not counted, and not removed.\n"
         "\nExit 1: no store there. 3: the server's jobs are in Redis or in memory, another backup\n"
         "is being made, or PLACE and the store are in each other. 4: it did not work. 5: the\n"
         "server did not answer. 6: the store is damaged.\n"

@@ -40,11 +40,8 @@ static void show_cluster(const json_t *cluster)
 
 static int cluster_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     json_t *answer = NULL;
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 0, 0);
+    cli_only_words(cli, argc, argv, 0, 0);
     cli->repeats = true; /* one that begins to lead, or stops, drops its connections */
     int code = cli_call(cli, "GET", "/v1/cluster", NULL, &answer);
     if (code != EXIT_DONE)

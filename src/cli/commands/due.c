@@ -43,11 +43,9 @@ static void show_due(const json_t *answer, const char *const *spans, size_t coun
 
 static int due_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     struct buf list = {0};
     json_t *answer = NULL;
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
+    cli_only_words(cli, argc, argv, 0, INT32_MAX);
     const char *const *spans = optind < argc ? (const char *const *)(argv + optind) : usual;
     int count = optind < argc ? argc - optind : USUAL;
     int64_t before_us = 0;

@@ -458,15 +458,14 @@ static int finish(struct exporting *all)
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     struct exporting all = {.cli = cli, .progress = isatty(STDERR_FILENO) != 0};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
+    cli_only_words(cli, argc, argv, 0, INT32_MAX);
     if (cli->terminal)
         cli_bad_value(cli,
                       "the jobs go to standard output: send it to a file or to `later import`");
     add_start(&all);
     int code = EXIT_DONE;
+    cli->repeats = true; /* a slow reader lets the connection become idle, and be closed */
     if (optind == argc)
         code = walk(&all, "/v1/topics?", take_topics, false);
     for (int i = optind; i < argc && code == EXIT_DONE; i++)

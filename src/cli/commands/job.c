@@ -106,11 +106,11 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             break;
         case 'd':
             key = "delay";
-            value = json_integer(cli_duration_us(cli, "--delay", optarg) / 1000);
+            value = cli_duration(cli, "--delay", optarg);
             break;
         case 'T':
             key = "ttr";
-            value = json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000);
+            value = cli_duration(cli, "--ttr", optarg);
             break;
         case 'u':
             key = "due";

@@ -114,7 +114,7 @@ static int reserve(struct pop *pop, json_t *topics, int64_t wait_us, uint64_t ma
     int code;
     cli->wait_us = wait_us;
     do {
-        json_t *body = json_pack("{sOsIsI}", "topics", topics, "wait", (json_int_t)(wait_us / 1000),
+        json_t *body = json_pack("{sOsosI}", "topics", topics, "wait", cli_duration_json(wait_us),
                                  "max", (json_int_t)max);
         cli->may_halve = max > 1;
         code = cli_call(cli, "POST", "/v1/reserve", body, out);

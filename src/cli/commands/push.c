@@ -86,13 +86,9 @@ static void options_of(struct push *push, int argc, char **argv)
     for (int c; (c = cli_option(push->cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'i': set(push, "id", cli_string(cli, "--id", optarg)); break;
-        case 'd':
-            set(push, "delay", json_integer(cli_duration_us(cli, "--delay", optarg) / 1000));
-            break;
+        case 'd': set(push, "delay", cli_duration(cli, "--delay", optarg)); break;
         case 'u': set(push, "due", cli_time(cli, "--due", optarg)); break;
-        case 'T':
-            set(push, "ttr", json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000));
-            break;
+        case 'T': set(push, "ttr", cli_duration(cli, "--ttr", optarg)); break;
         case 'p':
             set(push, "priority",
                 json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX)));

@@ -199,7 +199,9 @@ const struct command command_restore = {
     .summary = "Make a store of a backup, and check every byte of it",
     .help =
         "BACKUP is a directory that `later backup` made, or a place of them: then the newest is\n"
-        "taken. DIR is made, or must be empty; it is copied, and BACKUP does not change.\n"
+        "taken. DIR is made, or must be empty (lost+found may be there); it is copied, and BACKUP "
+        "does\n"
+        "not change.\n"
         "\nThe new store's numbers go on far behind those of the backup, so that no server-made id "
         "and\n"
         "no lease of what happened since is given again. Jobs that were finished since come "

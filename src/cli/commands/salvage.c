@@ -386,9 +386,10 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     if (!err)
         err = salvage_history(salvaging->from);
     salvage_counts(salvaging->from, &counts);
-    enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
-    if (!err)
-        err = closed;
+    if (err)
+        salvage_target_abandon(&salvaging->to);
+    else
+        err = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
     if (err) {
         cli_message(salvaging->cli, "the new store is not whole, remove it: %s%s%s", err_text(err),
                     salvaging->to.failed ? ": " : "",
@@ -453,12 +454,9 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     struct os_disk *from;
     struct os_disk *to;
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 2, 2);
+    cli_only_words(cli, argc, argv, 2, 2);
     char **directories = argv + optind;
     if (!directory_there(directories[0]))
         return cli_cannot_open(cli, directories[0]);
@@ -495,9 +493,9 @@ const struct command command_salvage = {
     .summary = "Bring all that is intact in a damaged store into a new one",
     .help =
         "DIR is the data directory of a laterd that is stopped; nothing in it is changed.\n"
-        "NEW is made, or must be empty; it takes as much room as DIR's live jobs. Neither may be "
-        "in\n"
-        "the other.\n"
+        "NEW is made, or must be empty (lost+found may be there); it takes as much room as DIR's\n"
+        "live jobs. Neither may be in the other. Until NEW is whole, laterd does not start with "
+        "it.\n"
         "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"

@@ -163,12 +163,10 @@ void stats_remember(struct stats_sample *look, const json_t *stats)
 
 static int run_stats(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     const struct stats_sample none = {0};
     struct buf out = {0};
     json_t *stats = NULL;
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
+    cli_only_words(cli, argc, argv, 0, INT32_MAX);
     if (optind < argc)
         cli_usage(cli, "one word too many: '%s'; a topic's figures: later topics %s", argv[optind],
                   argv[optind]);

@@ -84,11 +84,6 @@ static json_t *number(const struct topic *topic, const char *option, uint64_t ma
     return json_integer((json_int_t)cli_number(topic->cli, option, optarg, max));
 }
 
-static json_t *duration(const struct topic *topic, const char *option)
-{
-    return json_integer(cli_duration_us(topic->cli, option, optarg) / 1000);
-}
-
 /* A number such as 0.2; the server has its range. */
 static json_t *share(const struct topic *topic, const char *option)
 {
@@ -128,7 +123,8 @@ static void target_option(struct topic *topic, int c)
         set_text(topic, inner(target, "success", json_object), "status", "--success-status");
         break;
     case O_TARGET_TIMEOUT:
-        json_object_set_new(target, "timeout", duration(topic, "--target-timeout"));
+        json_object_set_new(target, "timeout",
+                            cli_duration(topic->cli, "--target-timeout", optarg));
         break;
     default: break;
     }
@@ -150,7 +146,9 @@ static void options_of(struct topic *topic, int argc, char **argv)
         case 'f': topic->file = optarg; break;
         case 'r': json_object_set_new(changes, "retry", cli_retry(topic->cli, optarg)); break;
         case 'a': json_object_set_new(changes, "attempts", number(topic, "--attempts", 65)); break;
-        case 'T': json_object_set_new(changes, "ttr", duration(topic, "--ttr")); break;
+        case 'T':
+            json_object_set_new(changes, "ttr", cli_duration(topic->cli, "--ttr", optarg));
+            break;
         case O_JITTER: json_object_set_new(changes, "jitter", share(topic, "--jitter")); break;
         case O_CONCURRENCY:
             json_object_set_new(changes, "concurrency", number(topic, "--concurrency", UINT32_MAX));

@@ -227,14 +227,11 @@ static void add_failures(struct cli *cli, const char *name, const json_t *topic,
 
 static int topics_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
     static const char *const names[] = {"TOPIC",  "DELAYED", "READY", "RESERVED",
                                         "BURIED", "WAITING", ""};
     struct table table = {.right = {false, true, true, true, true, true}};
     table_head(&table, names, 7);
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 0, 1);
+    cli_only_words(cli, argc, argv, 0, 1);
     if (optind == argc) {
         struct listing listing = {.cli = cli,
                                   .path = "/v1/topics?",
@@ -465,6 +462,15 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
     return code;
 }
 
+/* The server resumes a topic that is paused for nothing. */
+static json_t *pause_span(const struct cli *cli, const char *text)
+{
+    int64_t us = cli_duration_us(cli, "--for", text);
+    if (us < 1000)
+        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
+    return cli_duration_json(us);
+}
+
 static int pause_run(struct cli *cli, int argc, char **argv)
 {
     enum { CREATE = 256 };
@@ -473,13 +479,10 @@ static int pause_run(struct cli *cli, int argc, char **argv)
     json_t *body = json_object();
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         if (c == 'f')
-            json_object_set_new(body, "for",
-                                json_integer(cli_duration_us(cli, "--for", optarg) / 1000));
+            json_object_set_new(body, "for", pause_span(cli, optarg));
         else if (c == CREATE)
             json_object_set_new(body, "create", json_true());
     }
-    if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
-        cli_bad_value(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");
@@ -507,10 +510,7 @@ const struct command command_pause = {
 
 static int resume_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 1, 1);
+    cli_only_words(cli, argc, argv, 1, 1);
     return topic_verb(cli, argv[optind], "/resume", NULL, "resumed");
 }
 

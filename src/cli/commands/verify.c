@@ -8,10 +8,7 @@
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
-    cli_words(cli, argc, argv, 1, 1);
+    cli_only_words(cli, argc, argv, 1, 1);
     /* Looked at first, because opening a disk makes its directory. */
     if (!directory_there(argv[optind]))
         return cli_cannot_open(cli, argv[optind]);

@@ -360,6 +360,20 @@ static enum err read_strings(struct redis_source *source, const redisReply *page
     return err;
 }
 
+/* Was the pool gone through? SCAN may have shown its key twice, and then each of its jobs would
+ * seem to be in two. There are few pools. */
+static bool is_read(const struct redis_source *source, uint32_t number)
+{
+    const struct source_key *key = pool_at(&source->keys, number);
+    for (uint32_t i = pool_next(&source->keys, 0); i < number;
+         i = pool_next(&source->keys, i + 1)) {
+        const struct source_key *before = pool_at(&source->keys, i);
+        if (before->role == ROLE_POOL && bytes_eq(before->name, key->name))
+            return true;
+    }
+    return false;
+}
+
 enum err redis_source_read(struct redis_source *source)
 {
     enum err err = OK;
@@ -370,7 +384,7 @@ enum err redis_source_read(struct redis_source *source)
          i = pool_next(&source->keys, i + 1)) {
         const struct source_key *key = pool_at(&source->keys, i);
         source->pool = i + 1;
-        if (key->role == ROLE_POOL)
+        if (key->role == ROLE_POOL && !is_read(source, i))
             err = scan(source, BYTES("HSCAN"), &key->name, read_pool);
     }
     for (uint32_t i = pool_next(&source->places, 0); i != POOL_NONE && !err;

@@ -224,6 +224,19 @@ def test_the_newest_backup_is_the_last_by_name_whatever_the_clock_said(laterd, t
 
 
 
+def test_a_backup_that_was_renamed_is_the_operators(laterd, tmp_path):
+    """It is neither counted nor removed, nor taken for the newest."""
+    server, place = laterd(SMALL), tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 3)
+    kept = backup(server, place)["backup"] + "-before-move"
+    os.rename(place / kept.removesuffix("-before-move"), place / kept)
+    names = [backup(server, place, "--keep", 1)["backup"] for _ in range(3)]
+    assert sorted(name for name in os.listdir(place) if name != "LOCK") == sorted([kept, names[-1]])
+    assert later("verify", place).stderr.startswith(f"later verify: the newest backup there is {place}/{names[-1]}")
+    restored(laterd, tmp_path, place / kept)
+
+
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
     server = laterd(SMALL)
     with Client(server.port) as client:
@@ -422,3 +435,18 @@ def test_a_backup_says_what_it_cannot_back_up(laterd, tmp_path):
         done = later("backup", tmp_path / "place", server=shared)
     assert done.returncode == CONFLICT and "in Redis" in done.stderr and "export" in done.stderr
     assert not os.path.exists(tmp_path / "place")
+
+
+def test_a_new_file_system_is_an_empty_directory(laterd, tmp_path):
+    server, place = laterd(SMALL), tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 3)
+    backup(server, place)
+    server.stop()
+    for command, source in (("restore", place), ("salvage", server.data)):
+        new = tmp_path / command
+        (new / "lost+found").mkdir(parents=True)
+        done = later(command, source, new)
+        assert done.returncode == DONE, done
+        (new / "mine").touch()
+        assert later(command, source, new).returncode == CONFLICT

@@ -3,7 +3,9 @@
 import json
 import os
 import socket
+import socketserver
 import struct
+import threading
 import time
 
 import pytest
@@ -314,3 +316,33 @@ def test_delayqueue_java_jobs_in_both_ways_that_redisson_writes_longs(importer, 
     assert (one["topic"], one["due_ms"], one["ttr_ms"], one["body"]) == (
         "pay", now + 60000, 30000, "m7")
     assert held(importer.server, str(2**62))["state"] == "ready"
+
+
+class Rehashing(socketserver.StreamRequestHandler):
+    """A Redis with one key, which SCAN shows twice: it may do so while its table grows."""
+
+    def words(self):
+        for _ in range(int(self.rfile.readline()[1:] or 0)):
+            length = int(self.rfile.readline()[1:])
+            yield self.rfile.read(length + 2)[:-2].decode()
+
+    def handle(self):
+        value = json.dumps({"id": "a", "topic": "t", "delay": 1000, "createTime": int(time.time() * 1000), "body": "b"})
+
+        def array(*texts):
+            return f"*{len(texts)}\r\n" + "".join(f"${len(text)}\r\n{text}\r\n" for text in texts)
+
+        pool = "io.sdmq:main:pools"
+        replies = {"SELECT": "+OK\r\n", "TYPE": "+hash\r\n",
+                   "SCAN": "*2\r\n$1\r\n0\r\n" + array(pool, pool),
+                   "HSCAN": "*2\r\n$1\r\n0\r\n" + array("a", value)}
+        while words := list(self.words()):
+            self.wfile.write(replies[words[0]].encode())
+
+
+def test_a_key_that_redis_shows_twice_is_read_once(importer):
+    with socketserver.TCPServer(("127.0.0.1", 0), Rehashing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        answer = importer("sdmq", f"redis://127.0.0.1:{server.server_address[1]}/0", "--json")
+    assert (answer.returncode, answer.stderr) == (DONE, "")
+    assert (summary(answer)["created"], summary(answer)["damaged"]) == (1, 0)

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from fake_v1 import Fake
 from process import LATER
 from terminal import on_a_terminal
 from wire import Client, eventually
@@ -146,6 +147,20 @@ def test_a_clear_that_cannot_ask_says_in_one_line_what_to_give(later, topic):
     assert (answer.returncode, answer.stderr) == (USAGE, "later clear: there is no terminal to ask on: use --yes\n")
 
 
+def test_what_is_printed_without_a_standard_output_gets_into_no_file(later, topic, tmp_path):
+    """Else the map would get its number, and a line for each job."""
+    ids = [f"{topic}-{number}" for number in range(100)]
+    jobs = [{"job": {"id": one, "topic": topic, "state": "delayed", "due": "2300-01-01T00:00:00Z"}} for one in ids]
+    lines = [{"later": {"format": 1}}, *jobs, {"end": {"jobs": 100}}]
+    path = tmp_path / "ids.tsv"
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", LATER, "import", "--json", "--map", str(path)],
+                          env=later.environment, input="".join(json.dumps(line) + "\n" for line in lines),
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert path.read_text() == "".join(f"{one}\t{one}\n" for one in ids)
+    assert done.returncode == REFUSED and "cannot write the output" in done.stderr, done
+    assert later("get", *ids).returncode == DONE
+
+
 def test_an_empty_topic_is_named_once(later):
     answer = later("clear", "", "--yes")
     assert (answer.returncode, answer.stderr) == (REFUSED, "later clear: topic: the topic is empty (bad_path)\n")
@@ -163,6 +178,14 @@ def test_a_list_of_ids_goes_into_other_commands(later, topic):
     assert done.returncode == 0, done
     none = later("list", topic, "--ids")
     assert none.returncode == NOTHING and none.stdout == "" and "no job is delayed; 5 ready" in none.stderr
+
+
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["--version"], ["push", "--help"], ["help", "pop"], ["stats"]])
+def test_what_a_full_disk_did_not_take_is_an_error(later, words):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([LATER, *words], env=later.environment, stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=60, check=False)
+    assert done.returncode == REFUSED and done.stderr.endswith(": cannot write the output\n"), done
 
 
 def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):
@@ -316,6 +339,20 @@ def test_a_lease_that_is_not_utf8_does_not_finish_a_job_without_one(later, topic
     assert later("finish", f"{topic}-1", "--lease", "\udcff").returncode == USAGE
     assert later("finish", f"{topic}-1", f"{topic}-2", "-L", "\udcff", "-L", "\udcff").returncode == USAGE
     assert later("get", f"{topic}-1", f"{topic}-2").returncode == DONE
+
+
+@pytest.mark.parametrize("words, name, key, sent", [
+    (["push", "t", "b", "--delay", "1500us"], "POST /v1/topics/t/jobs", "delay", "1500us"),
+    (["push", "t", "b", "--delay", "1500ms"], "POST /v1/topics/t/jobs", "delay", 1500),
+    (["push", "t", "b", "--retry", "0,999us"], "POST /v1/topics/t/jobs", "retry", [0, "999us"]),
+    (["release", "j", "--delay", "250us"], "POST /v1/jobs/j/release", "delay", "250us"),
+    (["pop", "t", "--wait", "1us"], "POST /v1/reserve", "wait", "1us")])
+def test_a_duration_is_sent_to_the_microsecond(later, words, name, key, sent):
+    """Cut to milliseconds, a delay would end early."""
+    with Fake({name: (200, {})}) as fake:
+        later(*words, server=fake.url)
+        body, = fake.asked(name)
+    assert json.loads(body)[key] == sent
 
 
 def test_the_longest_durations_are_waited_for(later, topic):

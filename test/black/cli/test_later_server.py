@@ -452,3 +452,19 @@ def test_a_file_of_a_secret_that_cannot_be_read_is_named(tmp_path):
         answer = later("http://127.0.0.1:1", "stats", "--user-file", path)
         assert answer.returncode == USAGE and f"{path}: " in answer.stderr
         assert why in answer.stderr or "Input/output error" in answer.stderr
+
+
+def test_an_export_goes_on_when_its_connection_was_closed(tmp_path):
+    """Its reader may be slow: the server closes connections that ask nothing."""
+    tries = []
+
+    def closed_at_first(*_):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionAbortedError
+        return 200, {"topics": []}
+
+    with Fake({"GET /v1/limits": (200, {"list_limit": 1000}), "GET /v1/topics": closed_at_first}) as fake:
+        done = later(fake.url, "export")
+    assert done.returncode == DONE and '"end":{"topics":0,' in done.stdout, done
+    assert len(tries) == 2

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 from fake_v1 import Fake
@@ -72,6 +73,25 @@ def test_a_command_knows_its_job_and_has_no_descriptor_of_later(client, pop, top
                       'ls /proc/self/fd').stdout.split()
     assert told[:4] == [f"{topic}-1", topic, "1", "0"] and told[4].startswith("http://127.0.0.1:")
     assert len(told[5:]) == 4, "three, and the one of ls itself"
+
+
+def test_a_command_is_told_an_id_as_it_is(client, pop, topic):
+    """A terminal would be shown ? for U+0085, and `later` would know no such job."""
+    odd = f"{topic}\u0085"
+    push(client, urllib.parse.quote(odd), odd, body="x")
+    assert pop(odd, 'printf "%s %s" "$LATER_JOB_ID" "$LATER_JOB_TOPIC"').stdout == f"{odd} {odd}"
+
+
+def test_a_reader_of_its_messages_that_has_gone_ends_nothing(client, consumer, topic):
+    """A job would be left to its ttr; and the command has the usual SIGPIPE."""
+    for number in "12":
+        push(client, topic, f"{topic}-{number}", body="x", retry=["1h"])
+    process = consumer(client.port, topic, "yes | head -1 >/dev/null; exit 3", "--max", "2")
+    process.stderr.close()
+    assert process.wait(60) == WRONG
+    for number in "12":
+        job = client.get(f"/v1/jobs/{topic}-{number}").json()
+        assert (job["state"], job["last_failure"]["code"]) == ("delayed", 3)
 
 
 def test_a_failed_command_releases_its_job_with_its_exit_status(client, pop, topic):

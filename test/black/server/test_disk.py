@@ -570,6 +570,23 @@ def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_p
 
 # A full disk
 
+@ROOT_ONLY
+def test_p2_what_a_salvage_leaves_on_a_full_disk_is_no_store(laterd, tmp_path):
+    """laterd would serve the jobs that had room, as if there were no others."""
+    server = laterd()
+    with Client(server.port) as client:
+        for _ in range(60):
+            client.push_id("t", due="2300-01-01T00:00:00Z", body="x" * 1000000)
+    server.stop()
+    with small_disk_at(tmp_path / "disk", 50) as disk:
+        done = later("salvage", server.data, str(disk / "new"))
+        assert done.returncode == 4 and "the new store is not whole, remove it" in done.stderr, done
+        assert "MANIFEST" not in os.listdir(disk / "new")
+        ended = subprocess.run([LATERD, "--data-dir", str(disk / "new"), "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert ended.returncode == 1 and "there is no manifest, and segments are there" in ended.stderr, ended
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     with small_disk_at(tmp_path / "small", 3) as path:

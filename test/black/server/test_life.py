@@ -44,6 +44,16 @@ def test_help_and_version_answer_and_end():
     assert re.fullmatch(r"laterd \d+\.\d+\.\d+\n", run("--version").stdout)
 
 
+def test_a_configuration_that_a_full_disk_cut_is_an_error(tmp_path):
+    old = tmp_path / "delay-queue.conf"
+    old.write_text("bind_address = 127.0.0.1:9277\n")
+    for arguments in (["--print-config"], ["--import-config", old], ["--help"], ["--version"], ["--check-config"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            ended = subprocess.run([LATERD, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True,
+                                   timeout=PATIENCE_S, check=False)
+        assert ended.returncode == 1 and "cannot write the output: No space left" in ended.stderr, arguments
+
+
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["stray"], ["--http", "nowhere"], ["--http"],
                                        ["--http", "127.0.0.1:0,klingon"], ["-c", "/nowhere.conf"],
                                        ["--http", "127.0.0.1:0"] * 17,
@@ -658,3 +668,17 @@ def test_check_config_finds_a_bad_address(address):
     done = subprocess.run([LATERD, "--http", address, "--check-config"], capture_output=True,
                           text=True, check=False)
     assert done.returncode == 2 and address in done.stderr, done
+
+
+def test_no_file_or_socket_takes_the_place_of_a_standard_stream_that_is_closed(tmp_path):
+    """Else the log would be written into it."""
+    port = free_port()
+    command = [LATERD, "--data-dir", tmp_path / "data", "--http", f"127.0.0.1:{port}", "--beanstalk", "none"]
+    with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as process:
+        try:
+            with socket.socket() as client:
+                assert eventually(lambda: client.connect_ex(("127.0.0.1", port)) == 0)
+            assert [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in range(3)] == ["/"] * 3
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0

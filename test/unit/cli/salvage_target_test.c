@@ -1,4 +1,5 @@
-/* The store that `later salvage` makes: what it says that it has kept. */
+/* The store that `later salvage` makes: what it says that it has kept, and when it can be opened.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/salvage_target.h"
 #include "sim/disk.h"
+#include "store/recovery/directory.h"
 #include "store/stats.h"
 #include "store/verify.h"
 
@@ -78,9 +80,58 @@ static void what_a_full_disk_has_not_kept_is_not_counted_as_kept(void **state)
     assert_true(target.history_kept > 0 && target.history_kept < TOLD_MAX / 2);
 }
 
+/* Could a server begin with what is there? */
+static enum err opening(struct disk *disk)
+{
+    struct directory found = {0};
+    struct store_error error;
+    enum err err = directory_read(disk, &found, &error);
+    bool there = found.manifest_there;
+    directory_fini(&found);
+    return err ? err : there ? OK : ERR_NOT_FOUND;
+}
+
+static void a_store_that_is_not_whole_is_none_that_opens(void **state)
+{
+    struct sim_disk *disk = sim_disk_new();
+    struct salvage_target target;
+    struct store_error error;
+    struct store_watcher watcher = {.print_line = print_line};
+    struct salvage_start start = {.disk = sim_disk_port(disk), .now_us = 1000000, .seq_first = 2};
+    (void)state;
+    assert_int_equal(salvage_target_open(&target, &start, &error), OK);
+    assert_int_equal(opening(sim_disk_port(disk)), ERR_CORRUPT);
+    salvage_target_abandon(&target);
+    assert_int_equal(opening(sim_disk_port(disk)), ERR_CORRUPT);
+    sim_disk_free(disk);
+    disk = sim_disk_new();
+    start.disk = sim_disk_port(disk);
+    assert_int_equal(salvage_target_open(&target, &start, &error), OK);
+    assert_int_equal(salvage_target_close(&target, 1, &watcher), ERR_CORRUPT); /* it has none */
+    assert_int_equal(opening(sim_disk_port(disk)), ERR_CORRUPT);
+    sim_disk_free(disk);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void a_store_that_cannot_be_made_leaves_none(void **state)
+{
+    struct sim_disk *disk = sim_disk_new();
+    struct salvage_target target;
+    struct store_error error;
+    struct salvage_start start = {.disk = sim_disk_port(disk), .now_us = 1000000, .seq_first = 2};
+    (void)state;
+    sim_disk_capacity(disk, 64 * 1024); /* enough for a manifest, and for no segment */
+    assert_int_equal(salvage_target_open(&target, &start, &error), ERR_DISK_FULL);
+    assert_int_equal(opening(sim_disk_port(disk)), ERR_NOT_FOUND);
+    sim_disk_free(disk);
+    assert_int_equal(mem_used(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_that_is_not_whole_is_none_that_opens),
+        cmocka_unit_test(a_store_that_cannot_be_made_leaves_none),
         cmocka_unit_test(all_that_is_told_is_kept_where_there_is_room),
         cmocka_unit_test(what_a_full_disk_has_not_kept_is_not_counted_as_kept),
     };
