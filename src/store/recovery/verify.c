@@ -447,8 +447,10 @@ static void verify_image(struct verify *verify)
     const char *wrong = far_image_check(verify->disk, &directory->manifest, &bytes);
     verify->counts.bytes += bytes;
     if (!wrong) {
-        report(verify, FAR_IMAGE_NAME ": the image of the index of far jobs %s",
-               bytes ? "has right sums" : "is not of this stop, and will not be used");
+        if (bytes == 0)
+            report(verify,
+                   FAR_IMAGE_NAME ": the image of the index of far jobs is not of this stop, "
+                                  "and will not be used");
         return;
     }
     report(verify,
