@@ -27,6 +27,10 @@ which it is to fall due. Lateness is the time at which a waiting consumer has re
 (the time just before its put was sent plus the delay), both on the generator's clock: what the put
 took to arrive counts as lateness too, for every server, and nothing that is early can hide.
 
+What laterd counts itself in such a run is shown beside it: how long after the due time, as it
+reckons it, a job was handed to a consumer, and how long its commits and turns took by the clock.
+Lateness has more: what the put and the answer took on their way.
+
 The burst: the server is stopped (SIGSTOP) before the first of the jobs falls due and goes on when
 all are overdue, so for it they fall due at one instant, and consumers are already waiting.
 
@@ -37,6 +41,7 @@ says. So it is also held against the measured figure times (theirs / ours) of th
 import re
 import shutil
 import sys
+import urllib.request
 
 import report
 from servers import Server, free_port
@@ -89,6 +94,29 @@ CALLS_BARS = {"64x1": 2.2, "16x16": 0.2}
 INSTRUCTIONS_BAR = 3150
 
 
+# Histograms of /metrics: what is shown of one, its name, the quantile.
+OWN_COUNTS = {
+    "due to handed out, p99 ≤, µs": ("lateness", 0.99),
+    "commits, p99 ≤, µs": ("sync", 0.99),
+    "turns by the clock, p99 ≤, µs": ("turn", 0.99),
+}
+
+
+def own_counts(server):
+    """What laterd counted since its start: {title: µs, the bound of the quantile's bucket}."""
+    page = f"http://{server.listens('http')}/metrics"
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        text = answer.read().decode()
+    return {title: bucket_us(text, *which) for title, which in OWN_COUNTS.items()}
+
+
+def bucket_us(text, name, quantile):
+    """The upper bound of the bucket in which the quantile of a histogram is."""
+    buckets = re.findall(rf'^laterd_{name}_seconds_bucket{{le="(.+)"}} (\d+)$', text, re.M)
+    least = quantile * int(buckets[-1][1])
+    return next(float(bound) * 1e6 for bound, count in buckets if int(count) >= least)
+
+
 class Bench(Suite):
     SERVERS = SERVERS
 
@@ -98,7 +126,7 @@ class Bench(Suite):
 
     # -- servers -------------------------------------------------------------------------
 
-    def start(self, name, pinned, prefix=()):
+    def start(self, name, pinned, prefix=(), metrics=False):
         if "echo" in name:
             command = [self.build / "bench/echo"]
             if name == "syncing echo":
@@ -110,8 +138,10 @@ class Bench(Suite):
             durability = name.split()[1]
             config.write_text(f"[store]\ndurability = {durability}\n")
             command = [self.build / "laterd", "-c", config, "--data-dir", directory / "data",
-                       "--http", "none", "--beanstalk", "127.0.0.1:0"]
-            return Server(name, command, pinned, prefix=prefix)
+                       "--http", "127.0.0.1:0" if metrics else "none", "--beanstalk", "127.0.0.1:0"]
+            server = Server(name, command, pinned, prefix=prefix)
+            server.address = server.listens("beanstalk")
+            return server
         port = free_port()
         command = [self.beanstalkd, "-l", "127.0.0.1", "-p", port]
         if "-f" in name:
@@ -131,6 +161,18 @@ class Bench(Suite):
                 result = self.load(server, pinned, *words)
                 if result:
                     self.results.setdefault((scenario, key, name), []).append(result)
+        finally:
+            server.stop()
+
+    def measure_due(self, scenario, name, words):
+        """One load of jobs that fall due; of laterd with its own counts of it."""
+        server = self.start(name, False, metrics=True)
+        try:
+            result = self.load(server, False, "due", *words)
+            if result and name == SYNC:
+                result["own"] = own_counts(server)
+            if result:
+                self.results.setdefault((scenario, False, name), []).append(result)
         finally:
             server.stop()
 
@@ -192,8 +234,8 @@ class Bench(Suite):
         for _ in range(self.repeats):
             for rate, seconds in rates:
                 for name in (MEMORY, SYNC):
-                    words = ["due", "--rate", rate, "--jobs", int(rate * seconds)]
-                    self.measure(False, name, False, [(f"due {rate}", words)])
+                    self.measure_due(f"due {rate}", name,
+                                     ["--rate", rate, "--jobs", int(rate * seconds)])
         print("  due jobs", file=sys.stderr, flush=True)
         for rate, _ in rates:
             scenario = f"due {rate}"
@@ -204,6 +246,9 @@ class Bench(Suite):
                                      lambda r, q=quantile: r["lateness_us"][q])
                 if quantile == "p99" and rate > 1000:
                     self.lateness_bar(rate, values)
+            for title in OWN_COUNTS:
+                self.figures.append((f"{title} at {rate:,} due/s", {
+                    SYNC: self.median(scenario, False, SYNC, lambda r, t=title: r["own"][t])}))
             self.promises(f"{rate:,} due/s", scenario)
             if rate == 1000 and each[SYNC] and each[MEMORY]:
                 ratio = each[SYNC] / each[MEMORY]
