@@ -579,6 +579,7 @@ enum notice_kind {
     SCRIPT_HINT = 'h',      /* the same, but another daemon was notified to take it */
     SCRIPT_DUE = 'w',       /* something is due at `due_us`, earlier than the owner knew */
     SCRIPT_MADE = 'n',      /* the partition was created (`by_us`: by us); its data was lost */
+    SCRIPT_CLOCK_SET = 'o', /* its clock was set (`by_us`: by us) */
     SCRIPT_MEMBER = 'b',    /* the state of a daemon: `member` */
 };
 
