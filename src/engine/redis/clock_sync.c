@@ -6,6 +6,7 @@
 enum {
     LOOK_AGAIN_US = 20 * 1000,    /* between readings of a clock, after a leap … */
     LOOK_RARELY_US = 1000 * 1000, /* … and otherwise */
+    BELIEVE_US = 5000 * 1000,     /* … in a partition that is used, though all agrees */
     LEAP_US = 250 * 1000,         /* larger leaps are logged */
     FAR_US = 1000 * 1000,         /* larger differences of clocks are logged */
     LOG_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
@@ -78,6 +79,8 @@ static void report_far_clock(const struct script_requests *calls, const struct p
 
 /* ---- reading and setting clocks ---- */
 
+static void look_now(struct partition *partition);
+
 static void clock_answered(void *owner, struct script_request *call, enum err err,
                            const struct bytes *parts, uint32_t count)
 {
@@ -85,6 +88,8 @@ static void clock_answered(void *owner, struct script_request *call, enum err er
     partition->clock_pending = false;
     if (!err)
         clock_sync_read(call, parts, count, false);
+    if (partition->clock_again && !partition->clock_pending)
+        look_now(partition);
 }
 
 /* Adds `by_us` to the clock; 0: only reads it. */
@@ -99,6 +104,13 @@ static void set_by(struct partition *partition, int64_t by_us, uint64_t set_coun
     partition->clock_pending = true;
     partition->clock_sent_us = now_of(calls);
     script_requests_send(call, partition, clock_answered);
+}
+
+static void look_now(struct partition *partition)
+{
+    partition->clock_again = partition->clock_pending;
+    if (!partition->clock_pending)
+        set_by(partition, 0, 0, 0);
 }
 
 static void look(struct partition *partition, int64_t least_us)
@@ -177,6 +189,8 @@ void clock_sync_note_answer(const struct script_request *call, const struct byte
     case CLOCK_AGREES:
         settle(partition);
         see_behind(partition, call->on_link.sent_us, queue_us);
+        if (call->in_ring && now_of(call->calls) - partition->clock_read_us >= BELIEVE_US)
+            look(partition, LOOK_RARELY_US);
         break;
     case CLOCK_DRIFTS: look(partition, LOOK_RARELY_US); break;
     case CLOCK_LEAPT: look(partition, LOOK_AGAIN_US); break;
@@ -213,6 +227,7 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     if (!script_read_clock(parts, count, &reading.clock) || !is_of_its_node(call))
         return;
     reading.read_us = time_now(calls);
+    partition->clock_read_us = reading.read_us;
     switch (queue_clock_read(clock, &reading, &by_us)) {
     case CLOCK_KEPT:
         settle(partition);
@@ -235,6 +250,8 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         set_by(partition, by_us, reading.clock.set_count, before + 1);
         if (is_far(by_us, LEAP_US))
             look_at_all(calls, call->answered_by);
+        break;
+    case CLOCK_TO_READ: set_by(partition, 0, 0, 0); break;
     }
 }
 
@@ -249,4 +266,10 @@ void clock_sync_promoted(struct script_requests *calls, uint32_t partition, uint
 {
     if (set_count > calls->partitions[partition].clock.set_count)
         look(&calls->partitions[partition], LOOK_AGAIN_US);
+}
+
+void clock_sync_was_set(struct script_requests *calls, uint32_t partition)
+{
+    if (calls->partitions[partition].clock.known)
+        look_now(&calls->partitions[partition]);
 }

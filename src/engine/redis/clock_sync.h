@@ -27,7 +27,13 @@ void clock_sync_forgotten(struct script_requests *calls, uint32_t partition);
 /* Takes a heartbeat's answer, which says how often the clock of partition 0 was set. */
 void clock_sync_heartbeat(struct script_requests *calls, const struct bytes *parts, uint32_t count);
 /* A promote's answer says how often the clock of its partition was set: it is read if that is more
- * often than we know. Where Redis' own clock has leapt there and back, nothing else tells us. */
+ * often than we know. */
 void clock_sync_promoted(struct script_requests *calls, uint32_t partition, uint64_t set_count);
+
+/* Another daemon has set the partition's clock, or may have: reads it, unless it is not known yet.
+ * Otherwise nothing would tell us while Redis' own clock goes on: requests have the shift that we
+ * know. Where the notice is lost, the clock is read when a client's request is answered there and
+ * it was not read for five seconds. */
+void clock_sync_was_set(struct script_requests *calls, uint32_t partition);
 
 #endif

@@ -66,7 +66,7 @@ static enum err read_change(const struct script_space *space, struct bytes rest,
     if (rest.len < 2 || rest.at[0] != ' ')
         return ERR_CORRUPT;
     rest = bytes_of(rest.at + 1, rest.len - 1);
-    if (notice->kind == NOTICE_MADE) {
+    if (notice->kind == NOTICE_MADE || notice->kind == NOTICE_CLOCK_SET) {
         notice->by_us = bytes_eq(rest, bytes_of(space->daemon, SCRIPT_NAME));
         return OK;
     }
@@ -95,7 +95,7 @@ enum err notice_decode(const struct script_space *space, struct bytes message,
                        struct notice *out_notice)
 {
     uint64_t partition;
-    if (message.len < 2 || !memchr("rhwnb", message.at[0], 5))
+    if (message.len < 2 || !memchr("rhwnob", message.at[0], 6))
         return ERR_CORRUPT;
     struct notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);

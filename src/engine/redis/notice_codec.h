@@ -18,11 +18,12 @@ bool notice_channel_is(const struct script_space *space, struct bytes channel,
                        uint32_t *out_partition, bool *out_own);
 
 enum notice_kind {
-    NOTICE_READY = 'r',  /* a job became ready in `topic`, where a mark had been left */
-    NOTICE_HINT = 'h',   /* the same, but another daemon was notified to take it */
-    NOTICE_DUE = 'w',    /* something is due at `due_us`, earlier than the owner knew */
-    NOTICE_MADE = 'n',   /* the partition was created (`by_us`: by us); its data was lost */
-    NOTICE_MEMBER = 'b', /* the state of a daemon: `member` */
+    NOTICE_READY = 'r',     /* a job became ready in `topic`, where a mark had been left */
+    NOTICE_HINT = 'h',      /* the same, but another daemon was notified to take it */
+    NOTICE_DUE = 'w',       /* something is due at `due_us`, earlier than the owner knew */
+    NOTICE_MADE = 'n',      /* the partition was created (`by_us`: by us); its data was lost */
+    NOTICE_CLOCK_SET = 'o', /* its clock was set (`by_us`: by us) */
+    NOTICE_MEMBER = 'b',    /* the state of a daemon: `member` */
 };
 
 struct notice {

@@ -1,17 +1,20 @@
 /*
- * Between two answers clocks drift apart by far less than 1/2000. A difference within that bound is
- * not a leap, and is adopted.
+ * Between two answers clocks drift apart by less than 1/800: ours approaches the system's by 1/1000
+ * after a step (os/clock.c), and crystals differ by less than the rest. A difference within that
+ * bound is not a leap, and is adopted.
  */
 #include "engine/redis/queue_clock.h"
 
 #include "engine/redis/script_parts.h"
 
 enum {
-    DRIFT = 2000,              /* the drift is at most 1/2000: 500 ppm */
+    DRIFT = 800,               /* the drift is at most 1/800: 1,250 ppm */
     DRIFT_MOST_US = 90 * 1000, /* however long ago the last answer was */
     DRIFTS_US = 5 * 1000,      /* outside the bounds: the clock should be read */
     HOLD_US = 3 * 1000 * 1000,
     NEW_US = 2 * 1000 * 1000, /* two heartbeats, by which we learn that it was set */
+    SLOW_MOST = 3,            /* slow answers before the clock is set by one */
+    LITTLE_US = 30 * 1000,    /* another daemon may move it by so much: see moved_a_little() */
 };
 
 static int64_t tolerance_us(const struct queue_clock *clock, int64_t now_us)
@@ -48,6 +51,9 @@ enum queue_clock_suspect queue_clock_compare(struct queue_clock *clock,
         return CLOCK_DRIFTS;
     clock->agreed_us = read_us;
     clock->agreed_sent_us = sent_us;
+    clock->to_set = false; /* times are told by the estimate that expects that it was set */
+    clock->may_have_stood_still = false;
+    clock->others_may_set_until_us = 0;
     if (most_us < clock->most_us && most_us >= clock->least_us)
         clock->most_us = most_us;
     /* The turn's time is before the answer was read: the least is for queue_clock_read() to say. */
@@ -72,19 +78,44 @@ static enum queue_clock_verdict adopt(struct queue_clock *clock,
     return CLOCK_ADOPTED;
 }
 
+/* The answer may have been slow, and tell little: what is known from before stays known, but for
+ * the drift since. */
 static enum queue_clock_verdict agree(struct queue_clock *clock,
-                                      const struct queue_clock_reading *reading)
+                                      const struct queue_clock_reading *reading,
+                                      int64_t tolerated_us)
 {
     struct queue_clock before = *clock;
     (void)adopt(clock, reading);
     clock->adopted_us = before.adopted_us;
-    if (clock->least_us <= before.most_us && clock->most_us >= before.least_us) {
-        if (before.least_us > clock->least_us)
-            clock->least_us = before.least_us;
-        if (before.most_us < clock->most_us)
-            clock->most_us = before.most_us;
-    }
+    bool drifted = clock->least_us > before.most_us || clock->most_us < before.least_us;
+    int64_t drift_us = drifted ? tolerated_us : 0;
+    if (before.least_us - drift_us > clock->least_us)
+        clock->least_us = before.least_us - drift_us;
+    if (before.most_us + drift_us < clock->most_us)
+        clock->most_us = before.most_us + drift_us;
     return CLOCK_KEPT;
+}
+
+/* Is Redis' own clock what it was? */
+static bool is_unleapt(const struct queue_clock *clock, const struct queue_clock_reading *reading,
+                       int64_t tolerated_us)
+{
+    int64_t moved_us = reading->clock.shift_us - clock->shift_us;
+    int64_t least_us = reading->clock.queue_us - reading->read_us - moved_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us - moved_us;
+    return least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us;
+}
+
+/* Another daemon has moved the clock a little. Who is right is not known, as neither is behind by
+ * more than the bounds of requests: without this each would set it again, without end. */
+static bool moved_a_little(const struct queue_clock *clock,
+                           const struct queue_clock_reading *reading, int64_t tolerated_us)
+{
+    int64_t least_us = reading->clock.queue_us - reading->read_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us;
+    return reading->clock.set_count > clock->set_count &&
+           least_us <= clock->most_us + LITTLE_US && most_us >= clock->least_us - LITTLE_US &&
+           is_unleapt(clock, reading, tolerated_us);
 }
 
 /*
@@ -95,14 +126,45 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
 static bool follows_from_set(const struct queue_clock *clock,
                              const struct queue_clock_reading *reading, int64_t tolerated_us)
 {
-    int64_t moved_us = reading->clock.shift_us - clock->shift_us;
-    int64_t least_us = reading->clock.queue_us - reading->read_us - moved_us;
-    int64_t most_us = reading->clock.queue_us - reading->sent_us - moved_us;
     int64_t since_set_us = reading->clock.queue_us - reading->clock.set_us;
-    if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
-        return true;
-    return since_set_us >= 0 &&
-           since_set_us <= reading->read_us - clock->agreed_sent_us + 2 * tolerated_us;
+    return is_unleapt(clock, reading, tolerated_us) ||
+           (since_set_us >= 0 &&
+            since_set_us <= reading->read_us - clock->agreed_sent_us + 2 * tolerated_us);
+}
+
+/* The script does not set the clock if it would be outside of the bounds, as when the request is
+ * late. Else each attempt would make the estimate later by its round trip. */
+static void undo_unless_set(struct queue_clock *clock, const struct queue_clock_reading *reading)
+{
+    if (clock->to_set && reading->clock.set_count == clock->to_set_count) {
+        clock->least_us = clock->unset_least_us;
+        clock->most_us = clock->unset_most_us;
+    }
+    clock->to_set = false;
+}
+
+/*
+ * Never early: from the most that it can show to the least that it should. So it may be late by the
+ * round trip. Another daemon that knows better would set it ahead again: early for those that
+ * have told times by it. So if the answer took longer than usual, the clock is read once more.
+ */
+static enum queue_clock_verdict set(struct queue_clock *clock,
+                                    const struct queue_clock_reading *reading, int64_t *out_by_us)
+{
+    int64_t took_us = reading->read_us - reading->sent_us;
+    int64_t usual_us = clock->most_us - clock->least_us + QUEUE_CLOCK_CLOSE_US;
+    if (took_us > usual_us && clock->slow_count++ < SLOW_MOST)
+        return CLOCK_TO_READ;
+    *out_by_us = clock->least_us - (reading->clock.queue_us - reading->sent_us);
+    clock->slow_count = 0;
+    clock->others_may_set_until_us = 0;
+    clock->to_set = true;
+    clock->to_set_count = reading->clock.set_count;
+    clock->unset_least_us = clock->least_us;
+    clock->unset_most_us = clock->most_us;
+    clock->most_us = clock->least_us;
+    clock->least_us -= took_us;
+    return CLOCK_TO_SET;
 }
 
 enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
@@ -117,8 +179,11 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return adopt(clock, reading);
     if (reading->created)
         clock->set_count = reading->clock.set_count;
+    undo_unless_set(clock, reading);
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
-        return agree(clock, reading);
+        return agree(clock, reading, tolerated_us);
+    if (moved_a_little(clock, reading, tolerated_us))
+        return agree(clock, reading, LITTLE_US);
     *out_by_us = most_us - clock->most_us; /* about */
     bool is_new = reading->read_us - clock->adopted_us < NEW_US;
     bool is_set = reading->clock.set_count > clock->set_count &&
@@ -132,10 +197,5 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return reading->read_us < clock->others_may_set_until_us ? CLOCK_KEPT
                                                                  : adopt(clock, reading);
     }
-    /* Never early: from the most that it can show to the least that it should. So it may be late by
-     * the round trip. */
-    *out_by_us = clock->least_us - most_us;
-    clock->most_us = clock->least_us;
-    clock->least_us -= most_us - least_us;
-    return CLOCK_TO_SET;
+    return set(clock, reading, out_by_us);
 }

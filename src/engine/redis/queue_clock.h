@@ -37,6 +37,12 @@ struct queue_clock {
     uint64_t set_count;              /* how often it was set */
     int64_t adopted_us;              /* when the estimate was adopted; ours */
     int64_t others_may_set_until_us; /* after a leap: other daemons may set it until then; 0: no */
+    unsigned slow_count;             /* slow answers since it has leapt */
+    /* TO_SET, and no answer since: the bounds before, which hold if it was not set, so that
+       `set_count` is this one. */
+    bool to_set;
+    uint64_t to_set_count;
+    int64_t unset_least_us, unset_most_us;
 };
 
 /* Sets the bounds in a request that is sent now; none if nothing is known yet. */
@@ -65,6 +71,7 @@ enum queue_clock_verdict {
     CLOCK_KEPT,    /* the estimate is right, or may be: read the clock again later */
     CLOCK_ADOPTED, /* nothing was known, or others set the clock: it is the estimate now */
     CLOCK_TO_SET,  /* it has leapt: add *out_by_us to the clock; the estimate expects that */
+    CLOCK_TO_READ, /* it has leapt, but the answer was slow: read it again now */
 };
 
 /* *out_by_us (ADOPTED, TO_SET): the difference between clock and estimate; TO_SET: what must be

@@ -77,7 +77,9 @@ struct partition {
                           it was not opened before */
     struct queue_clock clock;
     bool clock_pending;         /* a request for the clock is under way: see clock_sync.h */
+    bool clock_again;           /* the clock must be read once more behind that */
     int64_t clock_sent_us;      /* when it was sent last */
+    int64_t clock_read_us;      /* when the clock was read last */
     int64_t opened_us;          /* when it was opened last */
     const struct node *open_at; /* the node where it is open; NULL: it is not open */
 };

@@ -149,6 +149,10 @@ static void walked(struct settings_sync *sync, const struct script_settings *pag
     if (bytes_eq(buf_bytes(&sync->from), BYTES("0"))) { /* the first one */
         sync->walked = page->changes;
         sync->walked_version = page->version;
+        sync->reopened = false;
+    } else if (sync->reopened) { /* the cursor may be another server's, and leave some out */
+        begin_walk(sync);
+        return;
     }
     take_page(sync, page);
     sync->from.len = 0;
@@ -273,7 +277,7 @@ void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
 
 void settings_sync_opened(struct settings_sync *sync)
 {
-    sync->stale = true;
+    sync->stale = sync->reopened = true;
     sync->lost = false; /* the loss is accepted */
 }
 

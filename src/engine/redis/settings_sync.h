@@ -39,6 +39,7 @@ struct settings_sync {
     bool stale;        /* all must be read again */
     bool lost;         /* the key was lost, and there are no settings since */
     bool pending;      /* a call is under way */
+    bool reopened;     /* partition 0 was opened since the first page */
     bool walks;        /* it reads all settings, … */
     uint64_t walk_own; /* … since `own` was this, … */
     uint32_t round;    /* … for the n-th time, … */

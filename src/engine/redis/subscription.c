@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "client/redis/resp.h"
+#include "engine/redis/clock_sync.h"
 #include "engine/redis/notice_codec.h"
 
 enum {
@@ -54,6 +55,7 @@ static void confirmed(struct listener *listener, uint32_t partition)
         members_request_list(subscription->options.members);
     }
     report_subscribed(subscription, partition, true);
+    clock_sync_was_set(subscription->options.members->options.calls, partition); /* perhaps */
 }
 
 /* ---- asking ---- */
@@ -155,6 +157,10 @@ static void take_notice(const struct subscription *subscription, struct bytes me
     case NOTICE_MADE:
         if (!notice.by_us)
             partition_init_lost(options->partition_init, notice.partition);
+        break;
+    case NOTICE_CLOCK_SET:
+        if (!notice.by_us)
+            clock_sync_was_set(options->members->options.calls, notice.partition);
         break;
     case NOTICE_MEMBER: members_note_report(options->members, &notice.member, own); break;
     }

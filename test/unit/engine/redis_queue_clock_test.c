@@ -121,6 +121,108 @@ static void p3_a_leap_is_set_right_and_drift_is_taken_over(void **state)
     assert_in_range(by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
 }
 
+/* Requests to set it come too late for their bounds, again and again: it is no later for that. */
+static void p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us = 0, now_us = NOW_US + SECOND_US;
+    (void)state;
+    for (int i = 0; i < 100; i++, now_us += 20 * MS)
+        assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
+    assert_int_equal(look(&clock, now_us, HOUR_US + by_us, 4, &by_us), CLOCK_KEPT);
+    assert_in_range(-clock.least_us, 0, 5 * MS);
+}
+
+/* It was not set, but an answer was as if it had been, and clients were told times by that: it is
+   set to that. */
+static void p4_a_clock_that_was_taken_for_set_stays_so(void **state)
+{
+    struct queue_clock clock = known_clock();
+    struct script_call call = {.queue_us = 0};
+    int64_t by_us, now_us = NOW_US + SECOND_US;
+    (void)state;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_int_equal(clock.most_us, -MS);
+    queue_clock_bound(&clock, now_us, &call);
+    assert_int_equal(queue_clock_compare(&clock, &call, now_us - MS, now_us, now_us),
+                     CLOCK_AGREES);
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_int_equal(clock.most_us, -3 * MS);
+}
+
+/* As if it had been read by a request that took so long there, and so long back. */
+static enum queue_clock_verdict look_slowly(struct queue_clock *clock, int64_t ahead_us,
+                                            int64_t there_us, int64_t back_us, int64_t *out_by_us)
+{
+    int64_t at_us = NOW_US + SECOND_US;
+    return queue_clock_read(
+        clock,
+        &(struct queue_clock_reading){.clock = {.queue_us = at_us + ahead_us, .set_count = 3},
+                                      .sent_us = at_us - there_us,
+                                      .read_us = at_us + back_us},
+        out_by_us);
+}
+
+/* What was known of it stays known. */
+static void p3_a_slow_answer_tells_no_more_than_the_drift(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us;
+    (void)state;
+    assert_int_equal(look_slowly(&clock, 5 * MS, SECOND_US / 2, MS, &by_us), CLOCK_KEPT);
+    assert_int_equal(clock.least_us, 4 * MS);
+    assert_in_range(clock.most_us, 11 * MS, 13 * MS);
+    clock = known_clock();
+    assert_int_equal(look_slowly(&clock, -5 * MS, MS, SECOND_US / 2, &by_us), CLOCK_KEPT);
+    assert_in_range(-clock.least_us, 11 * MS, 13 * MS);
+    assert_int_equal(clock.most_us, -4 * MS);
+}
+
+/* Our clock approaches the system's, which was set, by 1/1000 (os/clock.c), while we hear nothing
+   of the partition. */
+static void p3_a_clock_that_approaches_a_step_is_no_leap(void **state)
+{
+    (void)state;
+    for (int quarters = 1; quarters < 6; quarters++) {
+        struct queue_clock clock = known_clock();
+        int64_t by_us, passed_us = (int64_t)quarters * 15 * SECOND_US;
+        assert_int_equal(look(&clock, NOW_US + passed_us, -passed_us / 1000, 3, &by_us),
+                         CLOCK_KEPT);
+        clock = known_clock();
+        assert_int_equal(look(&clock, NOW_US + passed_us, passed_us / 1000, 3, &by_us), CLOCK_KEPT);
+    }
+}
+
+/* Else it would be late by so much until another daemon sets it ahead again. */
+static void p4_a_clock_is_not_set_by_an_answer_that_was_slow(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us;
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(look_slowly(&clock, HOUR_US, SECOND_US / 2, MS, &by_us), CLOCK_TO_READ);
+    assert_int_equal(clock.most_us, MS);
+    assert_int_equal(look(&clock, NOW_US + SECOND_US, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, HOUR_US - 5 * MS, HOUR_US + 5 * MS);
+}
+
+/* Redis is slow now: it is set all the same. */
+static void a_clock_is_set_though_all_answers_are_slow(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us;
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(look_slowly(&clock, HOUR_US, 50 * MS, 50 * MS, &by_us), CLOCK_TO_READ);
+    assert_int_equal(look_slowly(&clock, HOUR_US, 50 * MS, 50 * MS, &by_us), CLOCK_TO_SET);
+    assert_int_equal(-by_us, HOUR_US + 51 * MS);
+    /* Answers that are as slow as all before tell no less than these. */
+    clock = known_clock();
+    clock.most_us = 100 * MS;
+    assert_int_equal(look_slowly(&clock, HOUR_US, 50 * MS, 50 * MS, &by_us), CLOCK_TO_SET);
+}
+
 /* Our clock stood still, for no clock runs ahead. */
 static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
 {
@@ -131,6 +233,36 @@ static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
     assert_int_equal(look(&clock, now_us, 4 * SECOND_US, 4, &by_us), CLOCK_ADOPTED);
     assert_int_equal(clock.least_us, 4 * SECOND_US - MS);
     assert_int_equal(by_us, 4 * SECOND_US);
+}
+
+/* Another daemon has moved it by so much, and believes that it is right. */
+static enum queue_clock_verdict look_at_moved(struct queue_clock *clock, int64_t leapt_us,
+                                              int64_t moved_us)
+{
+    int64_t now_us = NOW_US + SECOND_US, by_us;
+    struct queue_clock_reading reading = {
+        .clock = {.queue_us = now_us + leapt_us + moved_us,
+                  .set_count = 4,
+                  .shift_us = moved_us,
+                  .set_us = now_us + leapt_us + moved_us - 12 * MS},
+        .sent_us = now_us - MS,
+        .read_us = now_us + MS};
+    return queue_clock_read(clock, &reading, &by_us);
+}
+
+/* Two daemons whose clocks differ by little would else set it in turn, without end. */
+static void a_clock_that_another_has_moved_a_little_is_not_set_again(void **state)
+{
+    (void)state;
+    for (int64_t moved_us = -30 * MS; moved_us <= 30 * MS; moved_us += 5 * MS) {
+        struct queue_clock clock = known_clock();
+        assert_int_equal(look_at_moved(&clock, 0, moved_us), CLOCK_KEPT);
+        assert_true(clock.least_us <= moved_us && moved_us <= clock.most_us);
+    }
+    struct queue_clock clock = known_clock();
+    assert_int_equal(look_at_moved(&clock, 0, -50 * MS), CLOCK_TO_SET);
+    clock = known_clock(); /* Redis' own clock has leapt since */
+    assert_int_equal(look_at_moved(&clock, 40 * MS, -15 * MS), CLOCK_TO_SET);
 }
 
 /* We were 296 ms behind, another daemon has corrected that, and then the clock has leapt: what it
@@ -238,6 +370,39 @@ static void p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while(vo
     assert_false(clock.may_have_stood_still);
 }
 
+/* … but not ever after. It has leapt, and back; an answer has shown that ours has gone on. */
+static void p3_a_daemon_that_went_on_does_not_believe_a_later_leap(void **state)
+{
+    struct queue_clock clock = known_clock();
+    struct script_call call = {.queue_us = 0};
+    int64_t by_us, now_us = NOW_US + SECOND_US;
+    (void)state;
+    clock.may_have_stood_still = true;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    now_us += SECOND_US;
+    queue_clock_bound(&clock, now_us, &call);
+    assert_int_equal(queue_clock_compare(&clock, &call, now_us, now_us, now_us + MS), CLOCK_AGREES);
+    assert_int_equal(look(&clock, now_us + HOUR_US, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+}
+
+/* One that had just come waited for others, and then set it. That it waits is not over when it is
+   taken for dead later. */
+static void p3_a_daemon_that_waited_when_it_was_new_waits_again(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US + SECOND_US;
+    (void)state;
+    clock.adopted_us = NOW_US;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    now_us += 2 * SECOND_US;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    clock.may_have_stood_still = true;
+    now_us += 5 * SECOND_US;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, now_us + 2900 * MS, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, now_us + 3100 * MS, HOUR_US, 3, &by_us), CLOCK_ADOPTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,7 +411,14 @@ int main(void)
         cmocka_unit_test(p3_an_answer_at_a_bound_means_that_the_clock_has_leapt),
         cmocka_unit_test(answers_make_it_more_exact),
         cmocka_unit_test(p3_a_leap_is_set_right_and_drift_is_taken_over),
+        cmocka_unit_test(p3_a_clock_that_could_not_be_set_for_long_is_set_to_the_right_time),
+        cmocka_unit_test(p4_a_clock_that_was_taken_for_set_stays_so),
+        cmocka_unit_test(p3_a_slow_answer_tells_no_more_than_the_drift),
+        cmocka_unit_test(p3_a_clock_that_approaches_a_step_is_no_leap),
+        cmocka_unit_test(p4_a_clock_is_not_set_by_an_answer_that_was_slow),
+        cmocka_unit_test(a_clock_is_set_though_all_answers_are_slow),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
+        cmocka_unit_test(a_clock_that_another_has_moved_a_little_is_not_set_again),
         cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),
         cmocka_unit_test(
             p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set),
@@ -256,6 +428,8 @@ int main(void)
             p3_a_daemon_that_has_just_come_does_not_believe_the_clock_that_it_has_created),
         cmocka_unit_test(p3_a_clock_from_before_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while),
+        cmocka_unit_test(p3_a_daemon_that_went_on_does_not_believe_a_later_leap),
+        cmocka_unit_test(p3_a_daemon_that_waited_when_it_was_new_waits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

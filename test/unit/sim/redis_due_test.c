@@ -1,6 +1,6 @@
 /*
- * What is due becomes ready, whatever else is due, and what an older layout had of it is converted:
- * the scripts on a simulated Redis, one call after another.
+ * What is due becomes ready, whatever else is due, and is in one place; what an older layout had of
+ * it is converted: the scripts on a simulated Redis, one call after another.
  */
 #include "redis_scripts_bed.h"
 #include "test/unit/support/every.h"
@@ -276,6 +276,53 @@ static void p8_what_layout_2_left_becomes_ready_when_it_is_due(void **state)
     assert_int_equal(reserve(0, "t", 1000, false).count, 499);
 }
 
+/* ---- a partition without its hash ---- */
+
+/* The request is refused, as the partition must be opened again; nothing was done. */
+static bool is_closed(const struct cmd *cmd)
+{
+    struct buf *out = sim_redis_output(conn);
+    struct script_call call = next_call();
+    script_encode(&request, &spaces[0], &call, cmd);
+    out->len = 0;
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    return bytes_starts(buf_bytes(out), BYTES("-LATERDCLOSED"));
+}
+
+static uint64_t delayed_places(void)
+{
+    return REDIS("ZLEXCOUNT", "{laterd:0}:o", "[w", "(x");
+}
+
+/* Else a change would stop when it has put the job into its new place, and before the job says so:
+   it would be put back into the old one, too, and be handed out twice. */
+static void p4_a_job_that_is_changed_when_the_hash_is_lost_has_one_place(void **state)
+{
+    struct cmd later = {.kind = CMD_RESCHEDULE,
+                        .job = {.has_due = true, .due_us = now_us + 120 * INT64_C(1000000)}};
+    struct cmd release = {.kind = CMD_RELEASE, .job = {.has_delay = true}};
+    (void)state;
+    later.job.ref.seq = push("t", now_us + 60 * INT64_C(1000000)).seq;
+    release.job.ref.seq = push("t", 1).seq;
+    release.job.due_us = now_us + 120 * INT64_C(1000000);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(is_closed(&later));
+    assert_true(is_closed(&release));
+    assert_int_equal(open_as(0, 256).err, OK);
+    rebuild_all();
+    assert_int_equal(delayed_places(), 1);
+    struct script_call call = next_call();
+    script_encode(&request, &spaces[0], &call, &later);
+    assert_int_equal(ask(0).err, OK);
+    call = next_call();
+    script_encode(&request, &spaces[0], &call, &release);
+    assert_int_equal(ask(0).err, OK);
+    assert_int_equal(delayed_places(), 2);
+    assert_int_equal(REDIS("ZCARD", "{laterd:0}:l"), 1); /* what stays there */
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -289,6 +336,7 @@ int main(void)
         STARTED(p8_what_layout_2_left_is_moved_in_small_steps),
         STARTED(p8_what_layout_2_left_becomes_ready_when_it_is_due),
         STARTED(many_leases_end_in_small_steps),
+        STARTED(p4_a_job_that_is_changed_when_the_hash_is_lost_has_one_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -535,6 +535,24 @@ static void p2_a_delete_that_found_nothing_spares_the_next_job_of_the_id(void **
     buf_fini(&first);
 }
 
+/* … nor does a finish without a lease, which was refused, end a later reservation. */
+static void p2_a_finish_that_was_refused_spares_a_later_reservation(void **state)
+{
+    struct cmd cmd = {.kind = CMD_FINISH, .job.ref.seq = push("t", 1).seq};
+    struct buf first = {0};
+    (void)state;
+    struct script_call call = bounded_call(255);
+    script_encode(&request, &spaces[0], &call, &cmd);
+    assert_int_equal(lose_and_ask(&first).err, ERR_WRONG_STATE);
+    now_us += 100 * 1000;
+    assert_int_equal(jobs_given_to(0), 1);
+    assert_false(is_refused_late(&first, 0));
+    call = bounded_call(254);
+    script_encode(&request, &spaces[0], &call, &cmd);
+    assert_int_equal(ask(0).err, OK);
+    buf_fini(&first);
+}
+
 static void p3_a_run_that_found_nothing_makes_no_later_job_due(void **state)
 {
     struct script_call call;
@@ -754,6 +772,7 @@ int main(void)
         STARTED(p4_a_reserve_that_comes_behind_itself_takes_nothing_more),
         STARTED(p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id),
         STARTED(p2_a_delete_that_found_nothing_spares_the_next_job_of_the_id),
+        STARTED(p2_a_finish_that_was_refused_spares_a_later_reservation),
         STARTED(p3_a_run_that_found_nothing_makes_no_later_job_due),
         STARTED(a_resume_that_found_no_topic_ends_no_later_pause),
         STARTED(p5_a_push_that_was_refused_is_not_done_when_it_comes_late),

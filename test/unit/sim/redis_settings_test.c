@@ -290,6 +290,49 @@ static enum err health(void)
     return port->verbs->health(port);
 }
 
+/* Three sentinels, a master and its replica. */
+static void start_behind_sentinels(void)
+{
+    options.url.topology = REDIS_SENTINEL;
+    (void)snprintf(options.url.service, sizeof(options.url.service), "jobs");
+    for (uint16_t i = 0; i < SENTINELS; i++)
+        add_address((uint16_t)(7100 + i));
+    sim_redis_follow(servers[1], servers[0]);
+    options.topics_max = TOPICS_MAX;
+    assert_int_equal(start(), OK);
+    observe(&here);
+}
+
+static void replica_takes_over(void)
+{
+    sim_redis_catch_up(servers[1]);
+    sim_redis_follow(servers[1], NULL);
+    sim_redis_follow(servers[0], servers[1]);
+    for (unsigned i = 0; i < SENTINELS; i++)
+        sim_redis_name_master(sentinels[i], servers[1], true);
+    sim_network_down(network, 0, true);
+}
+
+/* A cursor of HSCAN is good at the server that gave it: at another it leaves out topics, whose
+   settings would be taken away until all are read once more. */
+static void no_settings_are_taken_away_when_a_replica_takes_over_while_all_are_read(void **state)
+{
+    (void)state;
+    start_behind_sentinels();
+    set_many(0, 200, "one");
+    unsigned calls = here.calls;
+    partition_init_again(&engine->partition_init, 0);
+    while (!engine->settings.walks || engine->settings.from.len < 2)
+        turn();
+    replica_takes_over();
+    turns(5 * SECOND_US);
+    assert_int_equal(health(), OK);
+    assert_false(engine->settings.walks);
+    assert_int_equal(here.calls, calls);
+    for (unsigned i = 0; i < 200; i++)
+        assert_string_equal(here.topics[i].text, "one");
+}
+
 /* The key alone; while there are none again the engine says that it is unfit. */
 static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void **state)
 {
@@ -459,6 +502,9 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             changes_that_are_not_listed_any_more_are_found_by_going_through_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            no_settings_are_taken_away_when_a_replica_takes_over_while_all_are_read, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(
             settings_that_were_lost_are_taken_away_and_later_ones_are_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(settings_of_a_redis_that_was_restored_are_told_again, setup,

@@ -50,6 +50,8 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
 end
 if err ~= OK then return refusal(header(err, state, 0, 0, now, 0, job.seq)) end
 
+-- The hash was lost, but not its buckets: what needs the field would end halfway.
+if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 if what ~= 's' then even_if_full() end -- it begins with a write of its own
 
 local function count(letter)

@@ -28,9 +28,10 @@ local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic 
 while answered < count do
     local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, batch_size, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
+    local without_lease = false
     repeat
         local id = ARGV[at + 3]
-        batch_size = batch_size + 1
+        batch_size, without_lease = batch_size + 1, without_lease or ARGV[at + 5] == '0'
         names[batch_size] = ARGV[at + 4]
         if id ~= '' then
             ids, by_id = ids or {}, by_id or {}
@@ -50,8 +51,9 @@ while answered < count do
     end
     if n > 0 then
         for i = 1, n do names[by_id[i]] = found[i] or '' end
-        clock_of(ARGV[base + 1]) -- a late request must not end the next job of that id
     end
+    -- A late request must not end the next job of that id, or a later reservation.
+    if n > 0 or without_lease then clock_of(ARGV[base + 1]) end
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, the journal was given up
     if journal then batch_size = 1 end -- its entries are written in end_slow.lua
     if batch_size > 1 then seen = {} end

@@ -6,7 +6,7 @@
 -- Returns {header, text}. now: what the clock shows. The text has fields `o` and `n` of the hash,
 -- three numbers: how far the clock is ahead of Redis', how often it was set, and the least that it
 -- showed when it was set, by the bounds of the daemon that set it.
--- Cost: O(1).
+-- All daemons are notified that it was set. Cost: O(1).
 local found = call('HMGET', hash, 'p', 'o', 'n')
 if not found[1] then return redis.error_reply(CLOSED) end
 local ahead, set = tonumber(found[2] or 0), found[3] or '0 0'
@@ -21,5 +21,9 @@ if ARGV[2] ~= '0' and ARGV[3] == string.match(set, '^%d+') and after >= queue an
     even_if_full()
     ahead, set = after - redis_now, ARGV[4] .. string.format(' %.0f', queue)
     call('HSET', hash, 'o', string.format('%.0f', ahead), 'n', set)
+    -- A daemon that has read the clock before computes times by the old shift, and notices nothing as
+    -- long as Redis' clock goes on.
+    local last, _, partitions = unpack_bytes('<I8I8I8', found[1])
+    publish(string.format('o%.0f ', last % partitions) .. sub(slot, 2, 9))
 end
 return { header(OK, 0, 0, 0, redis_now + ahead, 0, 0), string.format('%.0f ', ahead) .. set }
