@@ -16,9 +16,9 @@ static const struct config_key broker_keys[] = {
      "Must be given: amqp, kafka, nats or redis."},
     {"broker", "url", KIND_SECRET, BROKER_WORD(url), 0, 0, "amqp://guest:guest@127.0.0.1:5672/%2f",
      "Must be given. Where it is: amqp://user:password@host:port/vhost, "
-     "kafka://host:port,host:port, "
-     "nats://host:port or redis://host:port/db; over TLS amqps, kafkas, nats+tls or rediss. $NAME "
-     "is the environment's variable, file:/PATH the first line of a file."},
+     "kafka://host:port,host:port, nats://host:port or redis://host:port/db; over TLS amqps, "
+     "kafkas, nats+tls or rediss. $NAME is the environment's variable, file:/PATH the first line "
+     "of a file."},
     {"broker", "ca", KIND_WORD, BROKER_WORD(ca), 0, 0, "",
      "Over TLS: the file of the authorities that its certificate may come from. If this is empty "
      "they are those of the system."},
@@ -37,8 +37,7 @@ static const struct config_key broker_keys[] = {
 static const struct config_key amqp_in_keys[] = {
     {"amqp_in", "broker", KIND_NAME, offsetof(struct config_amqp_in, broker), 0, 0, "",
      "Must be given: the NAME of a [broker.NAME] of type amqp. There the queue is, and there the "
-     "messages go when "
-     "they are due."},
+     "messages go when they are due."},
     {"amqp_in", "queue", KIND_WORD, AMQP_IN_WORD(queue), 0, 0, "",
      "Must be given: the queue that laterd consumes. It must be there."},
     {"amqp_in", "prefetch", KIND_COUNT, AMQP_IN_NUMBER(prefetch), 1, 65535, "500",
