@@ -141,7 +141,7 @@ bool config_section_add(struct config *config, const struct config_section *sect
         const struct config_key *key = &section->key[i];
         bool must_be_given = key->kind == KIND_BROKER_TYPE || key->kind == KIND_SECRET;
         bool good = must_be_given || !key->initial[0] ||
-                    config_section_set(config, section, key, key->initial, error);
+                    config_section_set(config, section, key, key->initial);
         CHECK(good);
     }
     return true;
@@ -165,10 +165,9 @@ static bool set_type(char *at, const char *value)
 }
 
 bool config_section_set(struct config *config, const struct config_section *section,
-                        const struct config_key *key, const char *value, struct config_error *error)
+                        const struct config_key *key, const char *value)
 {
     char *entry = entry_at(config, section, count_of(config, section) - 1);
-    (void)error; /* the range says it */
     if (key->kind == KIND_BROKER_TYPE)
         return set_type(entry + key->at, value);
     if (key->kind != KIND_NAME)
