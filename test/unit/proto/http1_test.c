@@ -451,6 +451,7 @@ static void a_request_of_another_sites_page_is_known(void **state)
         {"Host: a:1\r\nOrigin: null\r\n", true},
         {"Host: a:1\r\nOrigin:\r\n", true},
         {"Host: a:1\r\nSec-Fetch-Site: cross-site\r\n", true},
+        {"Host: a:1\r\nSec-Fetch-Site: same-site\r\n", true},
         {"Host: a:1\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://a:1\r\n", false},
         {"Host: a:1\r\nSec-Fetch-Site: none\r\n", false},
     };
