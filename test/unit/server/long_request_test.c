@@ -155,6 +155,46 @@ static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **sta
     world_free(world);
 }
 
+static void post(struct sim_peer *peer, const char *path, const char *body)
+{
+    struct buf data = {0};
+    wire_request(&data, BYTES("POST"), bytes_str(path), "application/json", bytes_str(body));
+    send_buf(peer, &data);
+}
+
+/* Their bodies are short. */
+static void the_worker_writes_what_jobs_have_besides_their_bodies(void **state)
+{
+    enum { JOBS = 50, LABEL_BYTES = 2000 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 11});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *other = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf jobs = {0};
+    for (unsigned i = 0; i < JOBS; i++)
+        buf_addf(&jobs, "%c{\"body\":\"x\",\"extend_data\":\"%0*u\"}", i ? ',' : '[', LABEL_BYTES,
+                 i);
+    buf_add(&jobs, "]", 2);
+    post(other, "/v1/topics/t/jobs", jobs.at);
+    post(other, "/v1/topics/t/pause", "{}");
+    pass(world, SECOND_US);
+    post(peer, "/v1/reserve", "{\"topics\":[\"t\"],\"wait\":\"30s\",\"max\":50}");
+    pass(world, SECOND_US);
+    post(other, "/v1/topics/t/resume", ""); /* so that it gets all of them at once */
+    size_t working = 0, len;
+    while (sim_peer_received(peer).len == 0) {
+        size_t now = world_server(world)->buffers.work_bytes;
+        working = now > working ? now : working;
+        assert_true(world_step(world, world_now_us(world) + SECOND_US));
+    }
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 200);
+    assert_true(len > JOBS * LABEL_BYTES);
+    assert_true(working > JOBS * LABEL_BYTES);
+    buf_fini(&jobs);
+    world_free(world);
+}
+
 /* Once the body has come nobody waits for it, though the head came when it could not be said. */
 static void no_100_continue_comes_behind_the_body(void **state)
 {
@@ -297,6 +337,7 @@ int main(void)
         cmocka_unit_test(answers_leave_in_order_though_the_worker_writes_some),
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
+        cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
