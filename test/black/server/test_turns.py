@@ -180,6 +180,15 @@ def test_list_tubes_and_stats(many_topics):
         many_topics.beanstalk_port, b"list-tubes\r\nstats\r\n" * 3, 6, b"OK "))
 
 
+def test_list_tubes_with_the_longest_names(server):
+    """Four megabytes: the worker copies them."""
+    tubes = 20_000
+    puts = b"".join(b"use %0200d\r\n" % number + put(b"x", 86_400) for number in range(tubes))
+    send_and_count(server.beanstalk_port, puts, tubes, b"INSERTED")
+    turns_stay_short(server, lambda: send_and_count(
+        server.beanstalk_port, b"list-tubes\r\n" * 5 + b"list-tube-used\r\n", 1, b"USING "))
+
+
 def test_metrics(many_topics):
     turns_stay_short(many_topics, lambda: send_and_count(
         many_topics.port, request_bytes("GET", "/metrics") * 50, 50, b"HTTP/1.1 200"))

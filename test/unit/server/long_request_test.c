@@ -195,6 +195,65 @@ static void the_worker_writes_what_jobs_have_besides_their_bodies(void **state)
     world_free(world);
 }
 
+enum { TUBES = 2000, TUBE_BYTES = 200 };
+
+/* A world whose turns are so short that a survey ends in its own stage, behind that of the worker;
+ * a client in it watches tubes with the longest names that there are. */
+static struct world *begin_with_many_tubes(uint64_t seed)
+{
+    struct world *world = begin(&(struct world_options){.seed = seed, .turn_ns = 20000});
+    struct sim_peer *peer = join(world);
+    struct buf lines = {0};
+    for (unsigned i = 0; i < TUBES; i++)
+        buf_addf(&lines, "watch %0*u\r\n", TUBE_BYTES, i);
+    send_buf(peer, &lines);
+    pass(world, SECOND_US);
+    assert_non_null(wire_find(sim_peer_received(peer), BYTES("WATCHING 2001\r\n")));
+    return world;
+}
+
+/* Runs turns until the worker has something to write. */
+static void until_the_worker_writes(struct world *world)
+{
+    const struct buffers *buffers = &world_server(world)->buffers;
+    for (int turns = 0; turns < 10000 && buffers->work_bytes == 0; turns++)
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+    assert_true(buffers->work_bytes >= TUBES * TUBE_BYTES);
+}
+
+static void the_worker_writes_a_long_list_of_tubes(void **state)
+{
+    (void)state;
+    struct world *world = begin_with_many_tubes(9);
+    struct sim_peer *peer = join(world);
+    struct buf want = {0};
+    buf_addf(&want, "OK %d\r\n---\n- default\n", 4 + 10 + TUBES * (TUBE_BYTES + 3));
+    for (unsigned i = 0; i < TUBES; i++)
+        buf_addf(&want, "- %0*u\n", TUBE_BYTES, i);
+    buf_add_str(&want, "\r\nUSING default\r\n");
+    send_text(peer, "list-tubes\r\nuse default\r\n");
+    until_the_worker_writes(world);
+    pass(world, SECOND_US);
+    assert_true(bytes_eq(sim_peer_received(peer), buf_bytes(&want)));
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    buf_fini(&want);
+    world_free(world);
+}
+
+static void who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten(void **state)
+{
+    (void)state;
+    struct world *world = begin_with_many_tubes(10);
+    struct sim_peer *peer = join(world);
+    send_text(peer, "list-tubes\r\n");
+    until_the_worker_writes(world);
+    sim_peer_reset(peer);
+    pass(world, SECOND_US);
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    expect_figure(world, "stats\r\n", "current-connections", "2");
+    world_free(world);
+}
+
 /* Once the body has come nobody waits for it, though the head came when it could not be said. */
 static void no_100_continue_comes_behind_the_body(void **state)
 {
@@ -338,6 +397,8 @@ int main(void)
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
+        cmocka_unit_test(the_worker_writes_a_long_list_of_tubes),
+        cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
