@@ -102,13 +102,14 @@ static enum err parse_inet(const char *text, bool look, struct address *out_addr
     return inet_pton(AF_INET, host, &out_address->in.sin_addr) == 1 ? OK : ERR_INVALID;
 }
 
-/* Removes a socket file that an ended server left behind: with it bind() would fail. */
+/* Removes a socket file that an ended server left behind: with it bind() would fail. Does not wait
+ * for a server that accepts nobody. */
 static void remove_stale(const struct address *address)
 {
     struct stat st;
     if (stat(address->un.sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
         return;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
     if (connect(fd, &address->any, address->len) != 0 && errno == ECONNREFUSED)

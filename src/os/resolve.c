@@ -164,9 +164,8 @@ void resolver_look_up(struct resolver *resolver, struct name_query *query, const
     start_waiting(resolver);
 }
 
-void resolver_cancel(struct resolver *resolver, struct name_query *query)
+void resolver_cancel(struct name_query *query)
 {
-    (void)resolver;
     if (!query->of)
         return;
     query->of = NULL;

@@ -53,7 +53,7 @@ void resolver_fini(struct resolver *resolver);
    RESOLVER_NAME_MAX. O(look-ups). */
 void resolver_look_up(struct resolver *resolver, struct name_query *query, const char *name);
 /* Ends the query, if it is under way: `answered` will not be called. */
-void resolver_cancel(struct resolver *resolver, struct name_query *query);
+void resolver_cancel(struct name_query *query);
 
 /* Reads a numeric IPv4 or IPv6 address, which needs no look-up. False: it is not one. */
 bool address_of_digits(const char *text, uint16_t port, struct socket_address *out_address);

@@ -255,7 +255,7 @@ void stream_open_end(struct os_stream *stream)
 {
     struct opening *connector = stream->connector;
     loop_cancel(&stream->loop->loop, &connector->timer);
-    resolver_cancel(&stream->loop->resolver, &connector->query);
+    resolver_cancel(&connector->query);
 }
 
 void stream_open_free(struct os_stream *stream)

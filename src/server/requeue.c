@@ -15,6 +15,7 @@ struct requeue {
     enum session_end end;
 };
 
+/* The job may have timed out meanwhile: then there is nothing to give back. */
 static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
 {
     struct cmd cmd = {
@@ -22,9 +23,6 @@ static void release(struct server *server, uint64_t seq, uint64_t lease, enum re
         .job = {.ref.seq = seq, .lease = lease, .why = why},
     };
     budget_spend(&server->budget, REQUEUE_NS);
-    server->counts.undelivered += why == RELEASE_UNDELIVERED;
-    server->counts.abandoned += why == RELEASE_ABANDONED;
-    /* The job may have timed out meanwhile: then there is nothing to give back. */
     (void)server_submit(server, &principal_server, &cmd, NULL);
 }
 
@@ -86,6 +84,10 @@ static bool step(struct server *server, struct requeue *requeue)
         struct beanstalk_reservation *reservation = held->heap[held->count - 1];
         uint64_t seq = reservation->seq, lease = reservation->lease;
         bool lost = undelivered(requeue, reservation);
+        if (reservation->until_us > requeue->ended_us) { /* else it has timed out */
+            server->counts.undelivered += lost;
+            server->counts.abandoned += !lost;
+        }
         beanstalk_reservations_drop(&server->beanstalk.reservations, reservation);
         release(server, seq, lease, lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED);
         return true;
@@ -95,8 +97,10 @@ static bool step(struct server *server, struct requeue *requeue)
     struct unsent_job delivery;
     memcpy(&delivery, requeue->deliveries.at + requeue->next, sizeof(delivery));
     requeue->next += sizeof(delivery);
-    if (delivery.end > requeue->sent)
+    if (delivery.end > requeue->sent) {
+        server->counts.undelivered++;
         release(server, delivery.seq, delivery.lease, RELEASE_UNDELIVERED);
+    }
     return true;
 }
 

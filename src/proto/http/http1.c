@@ -43,7 +43,7 @@ void http1_next(struct http1 *http)
 bool http1_midway(const struct http1 *http)
 {
     switch (http->stage) {
-    case HTTP1_HEAD: return http->begun || http->head.len > 0;
+    case HTTP1_HEAD: return http->head.len > 0; /* an empty line may end what came before */
     case HTTP1_SIZED:
     case HTTP1_CHUNKS: return true;
     case HTTP1_WHOLE:

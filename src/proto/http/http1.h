@@ -97,7 +97,8 @@ void http1_next(struct http1 *http);
  */
 void http1_detach(struct http1 *http, struct arena *arena, struct http_request *out_request,
                   struct buf *out_body);
-/* True: an incomplete request has begun. (For time-outs: answer 408, or just close.) */
+/* True: an incomplete request has begun (for time-outs: answer 408, or just close). An empty line
+   does not begin one: some clients send it behind a body. */
 bool http1_midway(const struct http1 *http);
 
 /* The next name=value pair, not decoded; false: none left. */

@@ -204,6 +204,14 @@ static bool is_compression(struct bytes value)
     return false;
 }
 
+/* Does a browser's Sec-Fetch-Site say that a page of this server, or its user, made the request? A
+   page of the "same-site" is one of another origin, such as another port of the same host; with a
+   GET it sends no Origin. */
+static bool is_own_site(struct bytes value)
+{
+    return bytes_eq_nocase(value, BYTES("same-origin")) || bytes_eq_nocase(value, BYTES("none"));
+}
+
 /* Handles a complete header line. Compares names by their length first: most lines are of no
    interest. */
 static void judge_line(struct judge *judge)
@@ -255,7 +263,7 @@ static void judge_line(struct judge *judge)
             judge->lengths++;
             judge->bad_length |= !bytes_to_u64(value, &head->body_bytes);
         } else if (bytes_eq_nocase(name, BYTES("sec-fetch-site"))) {
-            head->request.cross_site |= bytes_eq_nocase(value, BYTES("cross-site"));
+            head->request.cross_site |= !is_own_site(value);
         }
         break;
     case 16:

@@ -46,10 +46,12 @@ static void ready_page(struct server *server, const struct response_format *form
 
 struct cmd page_question(const struct server *server, enum call_kind page)
 {
-    uint32_t shown = (uint32_t)server->options.config->metrics_topics;
+    int64_t shown = page == CALL_METRICS ? server->options.config->metrics_topics : 0;
     return (struct cmd){
         .kind = CMD_TOPICS,
-        .topic = {.max = shown ? shown : 1, .stats = true, .due_within = page == CALL_STATS},
+        .topic = {.max = shown ? (uint32_t)shown : 1, /* at least, for the statistics */
+                  .stats = true,
+                  .due_within = page == CALL_STATS},
     };
 }
 

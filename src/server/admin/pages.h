@@ -7,8 +7,8 @@
 
 #include "server/server.h"
 
-/* The command that must be answered before /metrics or /v1/stats are written: a page of topics with
- * statistics. It borrows nothing. */
+/* The command that must be answered before /metrics or /v1/stats are written: statistics, with the
+ * topics that the page shows. It borrows nothing. */
 struct cmd page_question(const struct server *server, enum call_kind page);
 
 /* Writes a page. `topics`: the answer to page_question(), which may be an error; NULL: the page

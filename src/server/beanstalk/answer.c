@@ -122,13 +122,8 @@ static void stats(const struct beanstalk_pending *pending, struct buf *out)
 
 static void list_tubes(const struct beanstalk_pending *pending, struct buf *out)
 {
-    struct server *server = beanstalk_server(pending->session);
-    struct buf *yaml = &server->beanstalk.yaml;
-    beanstalk_yaml_list(yaml);
-    buf_add_bytes(yaml, buf_bytes(&pending->survey->names));
+    beanstalk_encode_ok(out, buf_bytes(&pending->survey->names));
     buf_fini(&pending->survey->names); /* here: the answer may wait for older ones */
-    beanstalk_encode_ok(out, buf_bytes(yaml));
-    buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
 /* False: there is no such tube. */

@@ -10,7 +10,8 @@
 
 enum {
     PAGE_TOPICS = 1000,
-    TUBE_NS = 40, /* work for one tube, or one topic that is looked up among them */
+    TUBE_NS = 40,            /* work for one tube, or one topic that is looked up among them */
+    LONG_NAMES = 256 * 1024, /* bytes of a list that the worker writes */
 };
 
 static struct server *server_of(const struct beanstalk_survey *survey)
@@ -91,6 +92,53 @@ static void submit_topics(struct beanstalk_survey *survey)
     (void)server_submit(server, &session->principal, &cmd, &survey->pending->pending.ticket);
 }
 
+/* ---- a long list ---- */
+
+static void free_it(struct beanstalk_survey *survey, struct discard *discard)
+{
+    buf_fini(&survey->after);
+    discard_buf(discard, &survey->names);
+    discard_buf(discard, &survey->answer);
+    mem_free(survey);
+}
+
+/* On the worker's thread: the names are copied into fresh memory. */
+static void write_list(struct work *work)
+{
+    struct beanstalk_survey *survey = LIST_ENTRY(work, struct beanstalk_survey, offload.work);
+    beanstalk_encode_ok(&survey->answer, buf_bytes(&survey->names));
+}
+
+static void list_written(struct work *work)
+{
+    struct beanstalk_survey *survey = LIST_ENTRY(work, struct beanstalk_survey, offload.work);
+    struct discard *discard = &survey->offload.server->discard;
+    offload_done(&survey->offload);
+    survey->in_use = false;
+    if (!survey->pending) {
+        free_it(survey, discard);
+        return;
+    }
+    struct buf answer = survey->answer;
+    survey->answer = (struct buf){0};
+    discard_buf(discard, &survey->names); /* here: the answer may wait for older ones */
+    pipeline_end_long(&survey->pending->pending, &answer); /* frees the survey, now or later */
+    discard_buf(discard, &answer);
+}
+
+/* False: the list is short, or there is no worker. */
+static bool begin_writing(struct beanstalk_survey *survey)
+{
+    struct server *server = server_of(survey);
+    if (survey->err || survey->names.len <= LONG_NAMES || !server->worker)
+        return false;
+    survey->in_use = true;
+    offload_submit(&survey->offload, server, survey->names.len, write_list, list_written);
+    return true;
+}
+
+/* ---- slices ---- */
+
 /* One slice. The survey is in no list. */
 static void step(struct beanstalk_survey *survey)
 {
@@ -99,7 +147,7 @@ static void step(struct beanstalk_survey *survey)
         queue_next_step(survey);
     } else if (!survey->topics_seen) {
         submit_topics(survey);
-    } else {
+    } else if (!begin_writing(survey)) {
         beanstalk_answered(survey->pending,
                            &(struct reply){.kind = CMD_TOPICS, .err = survey->err});
     }
@@ -113,6 +161,8 @@ void beanstalk_survey_begin(struct beanstalk_pending *pending)
     pending->pending.state = PENDING_EXCLUSIVE;
     pending->pending.ticket.answered = answered;
     list_init(&survey->place);
+    if (pending->cmd == BEANSTALK_LIST_TUBES)
+        beanstalk_yaml_list(&survey->names);
     queue_next_step(survey);
     (void)beanstalk_surveys_step(server_of(survey)); /* the rest is done in the next turns */
 }
@@ -134,8 +184,9 @@ void beanstalk_survey_free(struct beanstalk_survey *survey)
 {
     if (!survey)
         return;
+    struct discard *discard = &server_of(survey)->discard;
     list_remove(&survey->place);
-    buf_fini(&survey->after);
-    buf_fini(&survey->names);
-    mem_free(survey);
+    survey->pending = NULL;
+    if (!survey->in_use || offload_withdraw(&survey->offload)) /* else list_written() does it */
+        free_it(survey, discard);
 }

@@ -1,23 +1,28 @@
 /*
  * `stats` and `list-tubes` are about all topics and tubes, of which there may be a hundred
  * thousand: a survey goes through them in slices, one or more a turn, and then the command is
- * answered. Tubes that come or go meanwhile may be counted or not; all others are counted once.
+ * answered. Tubes that come or go meanwhile may be counted or not; all others are counted once. A
+ * long list is written by the worker.
  */
 #ifndef LATERD_SERVER_BEANSTALK_SURVEY_H
 #define LATERD_SERVER_BEANSTALK_SURVEY_H
 
 #include "server/beanstalk/session.h"
+#include "server/offload.h"
 
 struct beanstalk_survey {
-    struct list place; // beanstalk_shared::surveys; nowhere while it waits for the engine
-    struct beanstalk_pending *pending;
-    uint32_t tube_next; /* in the pool of tubes; UINT32_MAX: all are seen */
-    struct buf after;   /* the last topic seen */
-    bool topics_seen;   /* all of them */
-    enum err err;       /* the engine's error instead of topics */
-    uint64_t tubes;     /* so far */
-    struct buf names;   /* of LIST_TUBES: YAML */
+    struct list place; // beanstalk_shared::surveys; nowhere while it waits for engine or worker
+    struct beanstalk_pending *pending; /* NULL: the client has gone while the worker writes */
+    uint32_t tube_next;                /* in the pool of tubes; UINT32_MAX: all are seen */
+    struct buf after;                  /* the last topic seen */
+    bool topics_seen;                  /* all of them */
+    enum err err;                      /* the engine's error instead of topics */
+    uint64_t tubes;                    /* so far */
+    struct buf names;                  /* of LIST_TUBES: the YAML document */
     struct engine_stats stats;
+    struct offload offload; /* writes `answer`, of a long LIST_TUBES */
+    struct buf answer;
+    bool in_use; /* by the worker */
 };
 
 /* Begins a survey, which will answer the command and owns it until then. It runs at once as far as

@@ -108,16 +108,14 @@ static void check_store(struct checking *checking)
     }
 }
 
-/* An empty laterd takes 1.6 MB, and twice that once it has answered a client. */
 static void check_memory(struct checking *checking)
 {
-    enum { MEMORY_MIN = 4 << 20 };
     struct buf text = {0};
-    if (!checking->config->memory_bytes || checking->config->memory_bytes >= MEMORY_MIN)
+    if (!checking->config->memory_bytes || checking->config->memory_bytes >= CONFIG_MEMORY_MIN)
         return;
     begin(checking, &text, config_find("limits", "memory_bytes"), NULL);
     buf_add_str(&text, "must be 0, or at least ");
-    config_add_number(&text, KIND_BYTES, MEMORY_MIN);
+    config_add_number(&text, KIND_BYTES, CONFIG_MEMORY_MIN);
     buf_add_str(&text, ": laterd itself takes about that much");
     refuse(checking, &text);
 }

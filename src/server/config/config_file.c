@@ -203,12 +203,30 @@ static void forget_list(struct config *config, const struct config_key *key)
         config->push_unix_sockets[0] = '\0';
 }
 
+enum { SIZE_ROOM = 24 };
+
+/* A size but for the case of its unit, "64k" or "16mib"? `room` gets it as it must be written. */
+static bool is_small_size(const char *value, char room[static SIZE_ROOM])
+{
+    size_t len = strlen(value);
+    int64_t bytes;
+    if (len >= SIZE_ROOM)
+        return false;
+    for (size_t i = 0; i <= len; i++) /* the i of KiB stays */
+        room[i] = value[i] && strchr("kmgtb", value[i]) ? (char)(value[i] - 'a' + 'A') : value[i];
+    return config_bytes(bytes_of(room, len), &bytes) && strcmp(room, value) != 0;
+}
+
+/* `why`: what config_set() says; empty: the key's range says it. */
 static void complain_value(struct reading *reading, const struct config_key *key, const char *value,
-                           const struct config_error *why)
+                           const char *why)
 {
     struct buf what = {0};
-    if (why->text[0]) {
-        buf_add_str(&what, why->text);
+    char size[SIZE_ROOM];
+    if (why[0]) {
+        buf_add_str(&what, why);
+    } else if (key->kind == KIND_BYTES && is_small_size(value, size)) {
+        buf_addf(&what, "%s = %s: units are capital letters: write %s", key->name, value, size);
     } else {
         bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET ||
                       key->kind == KIND_PROXY; /* or may hold one */
@@ -269,7 +287,6 @@ static void complain_of_named(struct reading *reading, const char *name)
 static void take_named_key(struct reading *reading, const char *name, const char *value)
 {
     const struct config_section *section = reading->section;
-    struct config_error why = {{0}};
     unsigned at = 0;
     while (at < section->key_count && strcmp(section->key[at].name, name) != 0)
         at++;
@@ -286,8 +303,8 @@ static void take_named_key(struct reading *reading, const char *name, const char
     reading->section_keys |= UINT64_C(1) << at;
     if (complain_quotes(reading, &section->key[at], value))
         return;
-    if (!config_section_set(reading->config, section, &section->key[at], value, &why))
-        complain_value(reading, &section->key[at], value, &why);
+    if (!config_section_set(reading->config, section, &section->key[at], value))
+        complain_value(reading, &section->key[at], value, "");
     else if (strcmp(section->key[at].section, "broker") == 0 && strcmp(name, "url") == 0)
         reading->config->brokers[reading->config->broker_count - 1].url_line = reading->line;
 }
@@ -322,7 +339,7 @@ static void take_key(struct reading *reading, const char *name, const char *valu
     if (config_set(reading->config, key, value, &why))
         set_place(reading, key, value);
     else
-        complain_value(reading, key, value, &why);
+        complain_value(reading, key, value, why.text);
 }
 
 /* A line [broker.NAME] is an entry more; any other [section] ends it. */

@@ -21,8 +21,7 @@ const struct config_key config_keys[] = {
      "Where to listen for clients of beanstalkd. May be given several times; none is nowhere."},
     {"server", "sdmq", KIND_LISTENER, PROTOCOL_SDMQ, 0, 0, "none",
      "Where to listen for clients of sdmq, such as 127.0.0.1:6355. May be given several times; "
-     "none "
-     "is nowhere."},
+     "none is nowhere."},
     {"server", "hosts", KIND_HOSTS, 0, 0, 0, "",
      "Names that HTTP clients call this server by, without ports, between commas; may be given "
      "several times. A request that names another host is refused (403), unless it is an IP "
@@ -51,8 +50,7 @@ const struct config_key config_keys[] = {
     {"store", "horizon", KIND_LONG_TIME, NUMBER(horizon_us), 0, 366 * DAY, "1h",
      "Jobs that are due later than this from now leave memory for files sorted by due time while "
      "the log has more than checkpoint_bytes, and come back half of it before they are due. 0: "
-     "none "
-     "leaves."},
+     "none leaves."},
     {"store", "checkpoint_bytes", KIND_BYTES, NUMBER(checkpoint_bytes), 262144, INT64_MAX, "256M",
      "With a horizon: when the log has more than this, far jobs leave it and memory."},
     {"store", "ready_in_memory", KIND_COUNT, NUMBER(ready_in_memory), 0, 2000000000, "100000",
@@ -111,8 +109,8 @@ const struct config_key config_keys[] = {
      "standard, rocketmq). After the last attempt the job is buried. Empty: again at once, without "
      "a limit but attempts."},
     {"defaults", "attempts", KIND_COUNT, NUMBER(attempts), 0, RETRY_STEPS_MAX + 1, "0",
-     "How many attempts they have: defaults.retry is cut, or its last wait repeated; without "
-     "retry they follow each other at once. 0: as many as it has."},
+     "How many attempts they have: defaults.retry is cut, or its last wait repeated; without retry "
+     "they follow each other at once. 0: as many as it has."},
     {"defaults", "block_timeout", KIND_SECONDS, NUMBER(block_us), 0, DAY, "178s",
      "How long /pop of the delay-queue dialect, and /get of sdmq, wait for a job."},
     {"sdmq", "host", KIND_HOST, WORD(sdmq_host), 0, 0, "",
@@ -131,13 +129,10 @@ const struct config_key config_keys[] = {
      "Webhooks under way at the same time to one receiver: scheme, host and port."},
     {"push", "host_rate", KIND_RATE, 0, 0, 0, "0",
      "At most this many webhooks in a time to one receiver, whatever topics they are of: 100/s, "
-     "5/m, 1/10s. "
-     "0: no limit."},
+     "5/m, 1/10s. 0: no limit."},
     {"push", "breaker_failures", KIND_COUNT, NUMBER(push_breaker_failures), 1, 1000000, "10",
      "After this many connect errors, time-outs, 429 or 5xx in a row a receiver gets nothing for "
-     "10 "
-     "s, "
-     "then one attempt; if that fails for twice as long, up to 5 minutes."},
+     "10 s, then one attempt; if that fails for twice as long, up to 5 minutes."},
     {"push", "retry_after_max", KIND_LONG_TIME, NUMBER(push_retry_after_max_us), 0, 30 * DAY, "1h",
      "A receiver that asks for a longer wait (Retry-After) gets this one."},
     {"push", "ordered", KIND_CHOICE, NUMBER(push_ordered), 0, 0, "auto",
@@ -178,9 +173,8 @@ const struct config_key config_keys[] = {
      "Parts of the queue that a cluster can spread. Set once: the queue remembers it."},
     {"redis", "order", KIND_CHOICE, NUMBER(redis_order), 0, 0, "auto",
      "Jobs whose ids laterd makes: those of a topic in one partition, in exact order (topic), or "
-     "in "
-     "all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic has "
-     "no settings, else topic."},
+     "in all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic "
+     "has no settings, else topic."},
     {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
      "A command that Redis has not answered by then is answered 503."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
@@ -211,8 +205,7 @@ const struct config_key config_keys[] = {
      "them, and are 503 while it is away (not with engine = redis)."},
     {"journal", "max_lag", KIND_BYTES, NUMBER(journal_lag_bytes), 1 << 20, INT64_MAX, "4G",
      "At most this much of the log is kept for it while it is away; with engine = redis, bytes of "
-     "changes in "
-     "Redis' memory."},
+     "changes in Redis' memory."},
     {"journal", "max_lag_time", KIND_LONG_TIME, NUMBER(journal_lag_us), 1000000, 365 * DAY, "24h",
      "… and for this long: the age of the oldest change that MySQL lacks."},
     {"journal", "on_lag", KIND_CHOICE, NUMBER(journal_on_lag), 0, 0, "refuse",
@@ -240,8 +233,7 @@ const struct config_key config_keys[] = {
      "address; if that is all interfaces, the machine's name and its port."},
     {"member", "timeout", KIND_SECONDS, NUMBER(member_timeout_us), 1000000, 60000000, "6s",
      "Of the session: a leader that is silent for this long is replaced, and it stops by itself "
-     "after "
-     "two thirds of that. ZooKeeper allows 2 to 20 of its ticks."},
+     "after two thirds of that. ZooKeeper allows 2 to 20 of its ticks."},
 };
 const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);
 static_assert(sizeof(config_keys) / sizeof(config_keys[0]) <= CONFIG_KEYS_MAX, "room for places");

@@ -6,6 +6,10 @@
 
 #include "server/config/config.h"
 
+/* The least limits.memory_bytes, besides 0: an empty laterd takes 1.6 MB, and twice that once it
+   has answered a client. */
+enum { CONFIG_MEMORY_MIN = 4 << 20 };
+
 enum config_kind {
     KIND_COUNT,
     KIND_BYTES,
@@ -75,10 +79,10 @@ const struct config_section *config_section_find(struct bytes name);
 /* A new entry with its defaults, for a line [word.name]. False: *error says why not. */
 bool config_section_add(struct config *config, const struct config_section *section,
                         struct bytes name, struct config_place place, struct config_error *error);
-/* One key of the entry that was added last. As config_set. */
+/* One key of the entry that was added last. False: the value is not valid; the key's range says
+   why. */
 bool config_section_set(struct config *config, const struct config_section *section,
-                        const struct config_key *key, const char *value,
-                        struct config_error *error);
+                        const struct config_key *key, const char *value);
 /* Do the named sections have what they need? False: *error says what one lacks. */
 bool config_sections_check(const struct config *config, struct config_error *error);
 /* Their part of the sample. */

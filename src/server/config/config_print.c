@@ -9,24 +9,30 @@
 #include "proto/sdmq/job_id.h"
 #include "server/config/config_parts.h"
 
+static void add_size_range(struct buf *out, const struct config_key *key)
+{
+    buf_add_str(out,
+                "bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, KiB MiB GiB TiB; powers "
+                "of 1024), from ");
+    config_add_number(out, KIND_BYTES, key->least);
+    if (key->most < INT64_MAX) {
+        buf_add_str(out, " to ");
+        config_add_number(out, KIND_BYTES, key->most);
+        return;
+    }
+    buf_add_str(out, " up");
+    if (key->at == offsetof(struct config, journal_lag_bytes)) {
+        buf_add_str(out, ", and at least twice store.segment_bytes");
+    } else if (key->at == offsetof(struct config, memory_bytes)) {
+        buf_add_str(out, ", and 0 or at least ");
+        config_add_number(out, KIND_BYTES, CONFIG_MEMORY_MIN);
+    }
+}
+
 void config_add_range(struct buf *out, const struct config_key *key)
 {
     switch (key->kind) {
-    case KIND_BYTES:
-        buf_add_str(
-            out,
-            "bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, KiB MiB GiB TiB; powers of "
-            "1024), from ");
-        config_add_number(out, KIND_BYTES, key->least);
-        if (key->most == INT64_MAX) {
-            buf_add_str(out, " up");
-            if (key->at == offsetof(struct config, journal_lag_bytes))
-                buf_add_str(out, ", and at least twice store.segment_bytes");
-            break;
-        }
-        buf_add_str(out, " to ");
-        config_add_number(out, KIND_BYTES, key->most);
-        break;
+    case KIND_BYTES: add_size_range(out, key); break;
     case KIND_SECONDS:
     case KIND_LONG_TIME:
         buf_add_str(out,

@@ -16,9 +16,9 @@ static const struct config_key broker_keys[] = {
      "Must be given: amqp, kafka, nats or redis."},
     {"broker", "url", KIND_SECRET, BROKER_WORD(url), 0, 0, "amqp://guest:guest@127.0.0.1:5672/%2f",
      "Must be given. Where it is: amqp://user:password@host:port/vhost, "
-     "kafka://host:port,host:port, "
-     "nats://host:port or redis://host:port/db; over TLS amqps, kafkas, nats+tls or rediss. $NAME "
-     "is the environment's variable, file:/PATH the first line of a file."},
+     "kafka://host:port,host:port, nats://host:port or redis://host:port/db; over TLS amqps, "
+     "kafkas, nats+tls or rediss. $NAME is the environment's variable, file:/PATH the first line "
+     "of a file."},
     {"broker", "ca", KIND_WORD, BROKER_WORD(ca), 0, 0, "",
      "Over TLS: the file of the authorities that its certificate may come from. If this is empty "
      "they are those of the system."},
@@ -37,8 +37,7 @@ static const struct config_key broker_keys[] = {
 static const struct config_key amqp_in_keys[] = {
     {"amqp_in", "broker", KIND_NAME, offsetof(struct config_amqp_in, broker), 0, 0, "",
      "Must be given: the NAME of a [broker.NAME] of type amqp. There the queue is, and there the "
-     "messages go when "
-     "they are due."},
+     "messages go when they are due."},
     {"amqp_in", "queue", KIND_WORD, AMQP_IN_WORD(queue), 0, 0, "",
      "Must be given: the queue that laterd consumes. It must be there."},
     {"amqp_in", "prefetch", KIND_COUNT, AMQP_IN_NUMBER(prefetch), 1, 65535, "500",
@@ -142,7 +141,7 @@ bool config_section_add(struct config *config, const struct config_section *sect
         const struct config_key *key = &section->key[i];
         bool must_be_given = key->kind == KIND_BROKER_TYPE || key->kind == KIND_SECRET;
         bool good = must_be_given || !key->initial[0] ||
-                    config_section_set(config, section, key, key->initial, error);
+                    config_section_set(config, section, key, key->initial);
         CHECK(good);
     }
     return true;
@@ -166,10 +165,9 @@ static bool set_type(char *at, const char *value)
 }
 
 bool config_section_set(struct config *config, const struct config_section *section,
-                        const struct config_key *key, const char *value, struct config_error *error)
+                        const struct config_key *key, const char *value)
 {
     char *entry = entry_at(config, section, count_of(config, section) - 1);
-    (void)error; /* the range says it */
     if (key->kind == KIND_BROKER_TYPE)
         return set_type(entry + key->at, value);
     if (key->kind != KIND_NAME)

@@ -1,13 +1,15 @@
 #include "server/http/encode.h"
 
 #include "base/mem.h"
+#include "core/happening.h"
 #include "server/offload.h"
 
 enum {
-    LONG_BODIES = 64 * 1024, /* bodies above this, together, go to the worker */
-    NS_PER_BYTE = 2,         /* copied into fresh memory: most of it are page faults */
-    BYTES_OF_SOURCE = 4,     /* memory for each byte of an answer that has other sources */
-    BYTES_OF_BODY = 8, /* memory for each byte of a body: its copy, and six if it is escaped */
+    LONG_TEXTS = 64 * 1024, /* texts above this, together, go to the worker */
+    JOB_BYTES = 32,         /* a job's numbers, which are quick to write, count as so many */
+    NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
+    BYTES_OF_SOURCE = 4,    /* memory for each byte of an answer that has other sources */
+    BYTES_OF_TEXT = 8,      /* memory for each byte of a text: its copy, and six if it is escaped */
 };
 
 /* Owns all that its work touches. */
@@ -19,23 +21,30 @@ struct encoding {
     struct response_format format;
     struct reply reply;          /* its jobs are in the arena, or in reply.hold */
     struct encode_source source; /* .write: it, and no reply */
-    size_t body_bytes, held_bytes;
+    size_t text_bytes, held_bytes;
     int64_t now_us; /* of the reply */
     struct bytes date;
     struct buf out;
 };
 
-static size_t body_bytes(const struct reply *reply)
+/* What the answer shows of the jobs, and of what happened to one: bodies, but also what clients
+ * made long. A turn takes as long to write a thousand short bodies with their long labels. */
+static size_t text_bytes(const struct reply *reply)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; reply->jobs && i < reply->count; i++)
-        bytes += reply->jobs[i].body.len;
+    for (uint32_t i = 0; reply->jobs && i < reply->count; i++) {
+        const struct job_view *job = &reply->jobs[i];
+        bytes += JOB_BYTES + job->body.len + job->properties.len + job->ref.id.len +
+                 job->topic.len + job->retry_count * sizeof(int64_t);
+    }
+    for (uint32_t i = 0; i < reply->happening_count; i++)
+        bytes += reply->happenings[i].note.len + reply->happenings[i].topic.len;
     return bytes;
 }
 
 bool encode_is_long(const struct server *server, const struct reply *reply)
 {
-    return server->worker && !reply->err && body_bytes(reply) > LONG_BODIES;
+    return server->worker && !reply->err && text_bytes(reply) > LONG_TEXTS;
 }
 
 static void release_hold(struct encoding *encoding)
@@ -109,6 +118,19 @@ static void copy_jobs(struct encoding *encoding, const struct reply *reply)
     encoding->reply.jobs = jobs;
 }
 
+static void copy_happenings(struct encoding *encoding, const struct reply *reply)
+{
+    struct arena *arena = &encoding->arena;
+    struct happening *happenings = arena_alloc(arena, reply->happening_count * sizeof(*happenings));
+    for (uint32_t i = 0; i < reply->happening_count; i++) {
+        happenings[i] = reply->happenings[i];
+        happenings[i].id = arena_copy(arena, happenings[i].id);
+        happenings[i].topic = arena_copy(arena, happenings[i].topic);
+        happenings[i].note = arena_copy(arena, happenings[i].note);
+    }
+    encoding->reply.happenings = happenings;
+}
+
 static void keep_reply(struct encoding *encoding, const struct reply *reply)
 {
     encoding->reply = *reply;
@@ -117,19 +139,22 @@ static void keep_reply(struct encoding *encoding, const struct reply *reply)
         reply->hold->taken = true;
         return;
     }
-    copy_jobs(encoding, reply);
+    if (reply->happening_count)
+        copy_happenings(encoding, reply);
+    else
+        copy_jobs(encoding, reply);
     budget_spend(&encoding->request->http->pipeline.session.server->budget,
-                 (int64_t)encoding->body_bytes * NS_PER_BYTE);
+                 (int64_t)encoding->text_bytes * NS_PER_BYTE);
 }
 
-static struct encoding *encoding_new(struct request *request, size_t body_bytes, size_t held_bytes)
+static struct encoding *encoding_new(struct request *request, size_t bytes, size_t held_bytes)
 {
     struct server *server = http_server(request->http);
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
     encoding->request = request;
     encoding->in_use = true;
     encoding->format = request->format;
-    encoding->body_bytes = body_bytes;
+    encoding->text_bytes = bytes;
     encoding->held_bytes = held_bytes;
     encoding->now_us = server->loop->now_us;
     request->encoding = encoding;
@@ -141,15 +166,15 @@ static void submit(struct encoding *encoding, unsigned times)
 {
     struct server *server = http_server(encoding->request->http);
     encoding->date = arena_copy(&encoding->arena, server_date(server));
-    offload_submit(&encoding->offload, server, encoding->body_bytes * times, run, done);
+    offload_submit(&encoding->offload, server, encoding->text_bytes * times, run, done);
 }
 
 void encode_begin(struct request *request, const struct reply *reply)
 {
-    size_t bytes = body_bytes(reply);
+    size_t bytes = text_bytes(reply);
     struct encoding *encoding = encoding_new(request, bytes, bytes);
     keep_reply(encoding, reply);
-    submit(encoding, BYTES_OF_BODY);
+    submit(encoding, BYTES_OF_TEXT);
 }
 
 void encode_begin_source(struct request *request, const struct encode_source *source,

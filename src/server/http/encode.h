@@ -1,6 +1,6 @@
 /*
- * Writes replies with large bodies as HTTP and JSON on the worker's thread (a megabyte with escapes
- * takes milliseconds). Meanwhile the request stays pending in its session.
+ * Writes long replies as HTTP and JSON on the worker's thread (a megabyte with escapes takes
+ * milliseconds). Meanwhile the request stays pending in its session.
  */
 #ifndef LATERD_SERVER_HTTP_ENCODE_H
 #define LATERD_SERVER_HTTP_ENCODE_H

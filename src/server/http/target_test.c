@@ -15,7 +15,7 @@ void target_test_free(struct target_test *test)
     if (!test)
         return;
     if (test->pending)
-        pump_test_cancel(http_server(test->request->http)->pump_stage.pump, &test->test);
+        pump_test_cancel(&test->test);
     mem_free(test);
 }
 
@@ -58,7 +58,7 @@ static void name_section(struct server *server, struct bytes topic, struct probl
                            (int)target->broker.len, target->broker.at,
                            config_broker_type(broker->type), type);
     }
-    registry_drop(server->registry, kept);
+    settings_drop(kept);
 }
 
 static struct problem problem_of(enum err err)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import socket
 import threading
 import time
@@ -122,6 +123,19 @@ def test_a_slow_request_gets_408(hasty):
                       "POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{") as wire:
         answer = wire.response()
         assert answer.status == 408 and "request_seconds" in answer.text
+        assert wire.closed()
+
+
+def test_an_empty_line_behind_a_body_begins_no_request(laterd):
+    """Some clients send one. Their connection may be idle as long as any other, and is closed at once at a stop."""
+    server = laterd({"limits": {"idle_seconds": "60s", "request_seconds": "200ms"}})
+    with Wire(server.port) as wire:
+        wire.send(request_bytes("POST", "/v1/topics/crlf/jobs", PUSH) + b"\r\n")
+        assert wire.response().status == 201
+        time.sleep(0.6)
+        wire.send(request_bytes("GET", "/healthz") + b"\r\n")
+        assert wire.response().status == 200
+        server.signal(signal.SIGTERM)
         assert wire.closed()
 
 

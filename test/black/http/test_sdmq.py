@@ -192,6 +192,18 @@ def test_clear_all_deletes_all_there_is(sdmq, v1):
                    for state in ("delayed", "ready", "reserved", "buried")) == 0 for i in (0, 1, 99))
 
 
+@pytest.mark.parametrize("site", ["same-site", "cross-site"])
+def test_a_page_of_another_port_or_host_takes_and_deletes_nothing(sdmq, v1, topic, site):
+    """It needs no form for that: an image is asked for by GET, and without an Origin."""
+    job = push(sdmq, topic=topic, delay=0, body="1")
+    for path in (f"/get/{topic}?wait=0", f"/finish?jobId={job}", f"/delete?jobId={job}", "/clearAll"):
+        answer = sdmq.request("GET", path, b"", {"Sec-Fetch-Site": site})
+        assert answer.status == 403 and answer.json()["success"] is False, path
+    assert v1.counts(topic)["ready"] == 1
+    for site in ("same-origin", "none"):
+        assert sdmq.request("GET", "/finish?jobId=nobody", b"", {"Sec-Fetch-Site": site}).status == 200
+
+
 def test_clear_all_is_refused_unless_it_is_allowed(laterd):
     server = laterd({}, sdmq=("127.0.0.1:0",))
     with Client(server.sdmq_ports[0]) as sdmq:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 import pytest
 from beanstalk import Connection
@@ -140,9 +141,52 @@ def test_a_page_of_jobs_with_large_properties(server):
         turns_stay_short(server, play)
 
 
+def test_a_page_of_jobs_with_long_ids_and_schedules(server):
+    """Two megabytes without a body: the worker writes what a page shows of jobs, too."""
+    topic, quotes = '"' * 200, '"' * 250
+    jobs = [{"id": f"{quotes}{number:05}", "body": "", "delay": "1h", "retry": ["9999999ms"] * 64}
+            for number in range(1000)]
+    path = f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs"
+    with Client(server.port) as client:
+        assert client.post(path, jobs).json()["failed"] == 0
+
+        def play():
+            for _ in range(20):
+                page = client.get(f"{path}?limit=1000").json()["jobs"]
+                assert {job["id"] for job in page} == {job["id"] for job in jobs}
+                assert all(job["topic"] == topic and job["retry"] == [9999999] * 64 for job in page)
+        turns_stay_short(server, play)
+
+
+def test_taking_a_thousand_jobs_with_long_labels(server):
+    """Their bodies are short, and what else is shown of them is four megabytes."""
+    jobs = [{"body": "x", "extend_data": '"' * 1500, "headers": {"A": "a" * 900}}] * 1000
+    with Client(server.port) as client:
+        def play():
+            for _ in range(5):
+                assert client.post("/v1/topics/labels/jobs", jobs).json()["failed"] == 0
+                taken = []
+                while len(taken) < len(jobs):
+                    taken += client.reserve("labels", wait="20s", most=1000)
+                assert all(job["extend_data"] == jobs[0]["extend_data"] and job["headers"] == jobs[0]["headers"]
+                           for job in taken)
+                done = [{"id": job["id"], "lease": job["lease"]} for job in taken]
+                assert client.post("/v1/finish", {"jobs": done}).json()["failed"] == 0
+        turns_stay_short(server, play)
+
+
 def test_list_tubes_and_stats(many_topics):
     turns_stay_short(many_topics, lambda: send_and_count(
         many_topics.beanstalk_port, b"list-tubes\r\nstats\r\n" * 3, 6, b"OK "))
+
+
+def test_list_tubes_with_the_longest_names(server):
+    """Four megabytes: the worker copies them."""
+    tubes = 20_000
+    puts = b"".join(b"use %0200d\r\n" % number + put(b"x", 86_400) for number in range(tubes))
+    send_and_count(server.beanstalk_port, puts, tubes, b"INSERTED")
+    turns_stay_short(server, lambda: send_and_count(
+        server.beanstalk_port, b"list-tubes\r\n" * 5 + b"list-tube-used\r\n", 1, b"USING "))
 
 
 def test_metrics(many_topics):
@@ -175,6 +219,24 @@ def test_asking_for_the_history_of_a_job_of_a_hundred_thousand_attempts(laterd):
                 thread.start()
             for thread in threads:
                 thread.join()
+        turns_stay_short(server, play)
+
+
+def test_the_history_of_a_job_that_failed_with_long_reasons(laterd):
+    """A megabyte of them, each character escaped: the worker reads and writes it."""
+    reason = '"' * 1000
+    with laterd({"server": {"turn_cpu": 1}, "store": {"history": "30d", "durability": "os"}}) as server, \
+            Client(server.port) as client:
+        job_id = client.push_id("why", body="x")
+        for _ in range(450):
+            job, = client.reserve("why", wait="20s")
+            assert client.post(f"/v1/jobs/{job_id}/release", {"lease": job["lease"], "reason": reason}).status == 200
+
+        def play():
+            for _ in range(20):
+                events = client.get(f"/v1/jobs/{job_id}/history").json()["events"]
+                assert [event["event"] for event in events] == ["pushed"] + ["reserved", "released"] * 450
+                assert all(event["reason"] == reason for event in events if event["event"] == "released")
         turns_stay_short(server, play)
 
 

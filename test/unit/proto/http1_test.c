@@ -336,6 +336,11 @@ static void midway_means_that_a_request_has_begun(void **state)
     assert_int_equal(feed_all(&http, "TP/1.1\r\nHost: a\r\n\r\n"), HTTP_READY);
     http1_next(&http);
     assert_false(http1_midway(&http));
+    (void)feed_all(&http, "\r");
+    assert_true(http1_midway(&http));
+    (void)feed_all(&http, "\n"); /* which some clients send behind a body */
+    assert_false(http1_midway(&http));
+    assert_int_equal(feed_all(&http, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), HTTP_READY);
     http1_fini(&http);
 }
 
@@ -451,6 +456,7 @@ static void a_request_of_another_sites_page_is_known(void **state)
         {"Host: a:1\r\nOrigin: null\r\n", true},
         {"Host: a:1\r\nOrigin:\r\n", true},
         {"Host: a:1\r\nSec-Fetch-Site: cross-site\r\n", true},
+        {"Host: a:1\r\nSec-Fetch-Site: same-site\r\n", true},
         {"Host: a:1\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://a:1\r\n", false},
         {"Host: a:1\r\nSec-Fetch-Site: none\r\n", false},
     };

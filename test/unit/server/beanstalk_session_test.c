@@ -400,6 +400,20 @@ static void a_job_whose_ttr_is_over_may_be_deleted_by_anybody(void **state)
     world_free(world);
 }
 
+static void what_ran_out_before_its_client_left_counts_as_no_abandoned_job(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    (void)state;
+    send_line(world, ann, "put 0 0 1 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\nreserve\r\n",
+              "INSERTED 1\r\nINSERTED 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n");
+    pass(world, 3 * SECOND_US);
+    sim_peer_free(ann);
+    settle(world);
+    assert_int_equal(world_server(world)->counts.abandoned, 1);
+    world_free(world);
+}
+
 /* As with journal.mode = before without its database, or in Redis: nothing has become of the hold.
  */
 static void p4_what_is_refused_for_a_while_ends_no_hold(void **state)
@@ -763,6 +777,7 @@ int main(void)
         cmocka_unit_test(p4_a_job_belongs_to_who_reserved_it),
         cmocka_unit_test(p4_what_is_refused_for_a_while_ends_no_hold),
         cmocka_unit_test(a_job_whose_ttr_is_over_may_be_deleted_by_anybody),
+        cmocka_unit_test(what_ran_out_before_its_client_left_counts_as_no_abandoned_job),
         cmocka_unit_test(in_the_last_second_of_a_hold_nobody_waits),
         cmocka_unit_test(a_touch_that_is_refused_extends_no_hold),
         cmocka_unit_test(a_ttr_of_one_second_is_soon_at_once),

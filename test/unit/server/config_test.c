@@ -451,6 +451,16 @@ static void sizes_have_suffixes_of_powers_of_1024_and_no_others(void **state)
         "[store]\nmax_bytes = 10GB\n",
         ":2: max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G "
         "T, KiB MiB GiB TiB; powers of 1024), from 0 up");
+    expect_error("[store]\nmax_bytes = 64m\n",
+                 ":2: max_bytes = 64m: units are capital letters: write 64M");
+    expect_error("[limits]\nmemory_bytes = 1k\n",
+                 ":2: memory_bytes = 1k: units are capital letters: write 1K");
+    expect_error("[limits]\nmemory_bytes = 16mib\n",
+                 ":2: memory_bytes = 16mib: units are capital letters: write 16MiB");
+    expect_error(
+        "[limits]\nmemory_bytes = 1kb\n",
+        ":2: memory_bytes = 1kb: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M "
+        "G T, KiB MiB GiB TiB; powers of 1024), from 0 up, and 0 or at least 4M");
 }
 
 static void a_time_that_is_too_long_is_refused(void **state)

@@ -155,6 +155,105 @@ static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **sta
     world_free(world);
 }
 
+static void post(struct sim_peer *peer, const char *path, const char *body)
+{
+    struct buf data = {0};
+    wire_request(&data, BYTES("POST"), bytes_str(path), "application/json", bytes_str(body));
+    send_buf(peer, &data);
+}
+
+/* Their bodies are short. */
+static void the_worker_writes_what_jobs_have_besides_their_bodies(void **state)
+{
+    enum { JOBS = 50, LABEL_BYTES = 2000 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 11});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *other = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf jobs = {0};
+    for (unsigned i = 0; i < JOBS; i++)
+        buf_addf(&jobs, "%c{\"body\":\"x\",\"extend_data\":\"%0*u\"}", i ? ',' : '[', LABEL_BYTES,
+                 i);
+    buf_add(&jobs, "]", 2);
+    post(other, "/v1/topics/t/jobs", jobs.at);
+    post(other, "/v1/topics/t/pause", "{}");
+    pass(world, SECOND_US);
+    post(peer, "/v1/reserve", "{\"topics\":[\"t\"],\"wait\":\"30s\",\"max\":50}");
+    pass(world, SECOND_US);
+    post(other, "/v1/topics/t/resume", ""); /* so that it gets all of them at once */
+    size_t working = 0, len;
+    while (sim_peer_received(peer).len == 0) {
+        size_t now = world_server(world)->buffers.work_bytes;
+        working = now > working ? now : working;
+        assert_true(world_step(world, world_now_us(world) + SECOND_US));
+    }
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 200);
+    assert_true(len > JOBS * LABEL_BYTES);
+    assert_true(working > JOBS * LABEL_BYTES);
+    buf_fini(&jobs);
+    world_free(world);
+}
+
+enum { TUBES = 2000, TUBE_BYTES = 200 };
+
+/* A world whose turns are so short that a survey ends in its own stage, behind that of the worker;
+ * a client in it watches tubes with the longest names that there are. */
+static struct world *begin_with_many_tubes(uint64_t seed)
+{
+    struct world *world = begin(&(struct world_options){.seed = seed, .turn_ns = 20000});
+    struct sim_peer *peer = join(world);
+    struct buf lines = {0};
+    for (unsigned i = 0; i < TUBES; i++)
+        buf_addf(&lines, "watch %0*u\r\n", TUBE_BYTES, i);
+    send_buf(peer, &lines);
+    pass(world, SECOND_US);
+    assert_non_null(wire_find(sim_peer_received(peer), BYTES("WATCHING 2001\r\n")));
+    return world;
+}
+
+/* Runs turns until the worker has something to write. */
+static void until_the_worker_writes(struct world *world)
+{
+    const struct buffers *buffers = &world_server(world)->buffers;
+    for (int turns = 0; turns < 10000 && buffers->work_bytes == 0; turns++)
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+    assert_true(buffers->work_bytes >= TUBES * TUBE_BYTES);
+}
+
+static void the_worker_writes_a_long_list_of_tubes(void **state)
+{
+    (void)state;
+    struct world *world = begin_with_many_tubes(9);
+    struct sim_peer *peer = join(world);
+    struct buf want = {0};
+    buf_addf(&want, "OK %d\r\n---\n- default\n", 4 + 10 + TUBES * (TUBE_BYTES + 3));
+    for (unsigned i = 0; i < TUBES; i++)
+        buf_addf(&want, "- %0*u\n", TUBE_BYTES, i);
+    buf_add_str(&want, "\r\nUSING default\r\n");
+    send_text(peer, "list-tubes\r\nuse default\r\n");
+    until_the_worker_writes(world);
+    pass(world, SECOND_US);
+    assert_true(bytes_eq(sim_peer_received(peer), buf_bytes(&want)));
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    buf_fini(&want);
+    world_free(world);
+}
+
+static void who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten(void **state)
+{
+    (void)state;
+    struct world *world = begin_with_many_tubes(10);
+    struct sim_peer *peer = join(world);
+    send_text(peer, "list-tubes\r\n");
+    until_the_worker_writes(world);
+    sim_peer_reset(peer);
+    pass(world, SECOND_US);
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    expect_figure(world, "stats\r\n", "current-connections", "2");
+    world_free(world);
+}
+
 /* Once the body has come nobody waits for it, though the head came when it could not be said. */
 static void no_100_continue_comes_behind_the_body(void **state)
 {
@@ -297,6 +396,9 @@ int main(void)
         cmocka_unit_test(answers_leave_in_order_though_the_worker_writes_some),
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
+        cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
+        cmocka_unit_test(the_worker_writes_a_long_list_of_tubes),
+        cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
