@@ -69,7 +69,7 @@ static void return_waiting(struct publisher *publisher)
         broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, publisher->link.why);
 }
 
-static bool have_room(const struct publisher *publisher)
+static bool have_room(struct publisher *publisher)
 {
     for (unsigned i = 0; i < CHANNELS; i++) {
         if (!rabbit_channel_has_room(&publisher->channels[i]))
