@@ -29,10 +29,11 @@
 
 enum {
     CHANNELS = 16,
-    PUBLISH_AT_ONCE = 64, /* messages between two reads of frames */
-    BYTES_UNASKED = 4096, /* bytes between two checks whether the socket is writable, which it is
-                             while a third of its buffer is free: 16 KiB or more */
-    MESSAGE_BYTES = 256,  /* estimated size of a message without its body */
+    PUBLISH_AT_ONCE = 64,    /* messages between two reads of frames */
+    BYTES_UNASKED = 4096,    /* bytes between two checks whether the socket is writable, which it is
+                                while a third of its buffer is free: 16 KiB or more */
+    MESSAGE_BYTES = 256,     /* estimated size of a message without its body */
+    HEADER_FRAME_BYTES = 20, /* of the frame with the properties, besides these */
     SLEEP_MS = 100,
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 10000000,
@@ -91,6 +92,19 @@ static struct rabbit_channel *channel_for(struct publisher *publisher, amqp_byte
     return channel;
 }
 
+/* False: the properties do not fit into a frame, of which there is one for them. */
+static bool fits(const struct rabbit_link *link, const struct rabbit_message *message, char *why,
+                 size_t why_bytes)
+{
+    int frame_bytes = amqp_get_frame_max(link->state);
+    if (message->encoded.len + HEADER_FRAME_BYTES <= (size_t)frame_bytes)
+        return true;
+    (void)snprintf(why, why_bytes,
+                   "its properties and headers have %zu bytes, and RabbitMQ's frame_max is %d",
+                   message->encoded.len, frame_bytes);
+    return false;
+}
+
 /* False: the connection is lost. */
 static bool publish(struct publisher *publisher, struct broker_item *item)
 {
@@ -98,7 +112,8 @@ static bool publish(struct publisher *publisher, struct broker_item *item)
     struct rabbit_message *message = &publisher->message;
     char why[RABBIT_WHY_MAX];
     recycle_amqp_pool(&publisher->pool);
-    if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why))) {
+    if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why)) ||
+        !fits(link, message, why, sizeof(why))) {
         broker_finish(publisher->thread, item, OUTCOME_REFUSED, false, why);
         return true;
     }
