@@ -1,5 +1,6 @@
 #include "server/intake.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "proto/settings/job_properties.h"
@@ -8,9 +9,10 @@
 #include "server/door.h"
 
 enum {
-    TAKE_MAX = 200,        /* messages at once; then others have their turn */
-    MESSAGE_NS = 3000,     /* work for one, besides the engine's */
-    CONFIGURE_US = 1000000 /* after a failure */
+    TAKE_MAX = 200,         /* messages at once; then others have their turn */
+    MESSAGE_NS = 3000,      /* work for one, besides the engine's */
+    CONFIGURE_US = 1000000, /* after a failure */
+    LATER_WORDS = 16,       /* of 64 bits, one for each hash of an id */
 };
 
 /* One message on its way to be a job. */
@@ -28,6 +30,8 @@ struct server_intake {
     struct intake *intake;
     struct list pushes; // intake_push::place
     bool stopped;
+    uint64_t later_run;          /* the newest run in which a message with an id was LATER */
+    uint64_t later[LATER_WORDS]; /* bits by hash: ids of those messages */
     struct buf properties;
     struct ticket configure; /* of the topic's target */
     bool configuring;
@@ -116,10 +120,42 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
     return INTAKE_LATER;
 }
 
+/*
+ * The messages of an id stay in their order: what follows one that was LATER is LATER, too, even if
+ * it could be stored now. Otherwise the older one, which comes again, would replace the newer one,
+ * or undo its cancellation. Different ids may have the same bit, which only makes some wait.
+ */
+static uint64_t *later_word(struct server_intake *intake, struct bytes id, uint64_t *out_bit)
+{
+    uint64_t hash = hash_of(id.at, id.len);
+    *out_bit = UINT64_C(1) << (hash & 63);
+    return &intake->later[(hash >> 6) % LATER_WORDS];
+}
+
+static bool is_behind(struct server_intake *intake, const struct intake_message *message)
+{
+    uint64_t bit;
+    return message->id.len && message->run == intake->later_run &&
+           *later_word(intake, message->id, &bit) & bit;
+}
+
+static void note_later(struct server_intake *intake, const struct intake_message *message)
+{
+    uint64_t bit;
+    if (!message->id.len || message->run < intake->later_run)
+        return;
+    if (message->run > intake->later_run)
+        memset(intake->later, 0, sizeof(intake->later));
+    intake->later_run = message->run;
+    *later_word(intake, message->id, &bit) |= bit;
+}
+
 static void settle(struct server_intake *intake, struct intake_message *message, enum err err)
 {
     enum intake_verdict verdict = verdict_of(err, message->cancel);
     intake->server->counts.intake[verdict]++;
+    if (verdict == INTAKE_LATER)
+        note_later(intake, message);
     if (verdict == INTAKE_REFUSED)
         log_event(LOG_WARN, "amqp_in_refused", "name=%s why=\"%s\"", intake->options.name,
                   err_text(err));
@@ -161,7 +197,9 @@ static void take_one(struct server_intake *intake, struct intake_message *messag
 {
     struct job_properties properties = {.amqp = message->amqp};
     struct settings_problem unwanted; /* err says enough */
-    enum err err = intake->server->draining ? ERR_DRAINING : server_admit_memory(intake->server);
+    enum err err = intake->server->draining     ? ERR_DRAINING
+                   : is_behind(intake, message) ? ERR_AGAIN
+                                                : server_admit_memory(intake->server);
     intake->properties.len = 0;
     if (!err)
         err = job_properties_write(&properties, &intake->properties, &unwanted);

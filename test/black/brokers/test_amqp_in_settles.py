@@ -98,6 +98,38 @@ def test_it_does_not_consume_again_while_a_cancel_is_not_answered(slow, rabbit):
     assert isinstance(rabbit.calls_until(spec.Basic.Consume)[-1], spec.Basic.Consume)
 
 
+def test_what_follows_a_message_that_was_put_back_waits_behind_it_if_it_has_its_id(slow, rabbit):
+    start, _, _ = slow
+    server = start(jobs=2)
+
+    def deliver(body, job, **more):
+        rabbit.deliver(body, {**HOUR, "x-laterd-id": job, **more})
+
+    def end(client, job):
+        assert client.request("DELETE", f"/v1/jobs/{job}").status in (200, 204)
+
+    deliver(b"0", "first")
+    deliver(b"1", "second")
+    deliver(b"older", "a")  # there is no place for it
+    calls = rabbit.calls_until(spec.Basic.Reject)
+    assert settled(calls) == [(1, "stored"), (2, "stored"), (3, "later")]
+    with Client(server.port) as client:
+        end(client, "first")
+        end(client, "second")
+        deliver(b"newer", "a")  # the older one, which comes again, would replace it
+        deliver(b"", "a", **{"x-laterd-cancel": True})
+        deliver(b"other", "b")
+        assert settled(rabbit.calls_until(spec.Basic.Ack)) == [(4, "later"), (5, "later"), (6, "stored")]
+        rabbit.answer_cancel()
+        rabbit.calls_until(spec.Basic.Consume)
+        end(client, "b")
+        deliver(b"older", "a")
+        deliver(b"newer", "a")
+        assert eventually(lambda: client.get("/v1/jobs/a").json().get("body") == "newer")
+        deliver(b"", "a", **{"x-laterd-cancel": True})
+        assert eventually(lambda: client.get("/v1/jobs/a").status == 404)
+
+
 def test_p2_a_broker_that_sends_more_than_the_prefetch_loses_nothing(slow, rabbit):
     start, hold, _ = slow
     server = start()
