@@ -431,8 +431,8 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     bool http = settings->target.type == TARGET_HTTP;
     lane->origin =
         origin_of(pump, &settings->target, http ? settings->target.http.url : (struct bytes){0});
-    bucket_init(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
-                pump_now(pump));
+    bucket_limit(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
+                 pump_now(pump));
     lane->window = 1;
     lane->reserve_next = 1;
     lane->failing_us = lane->not_before_us = lane->backoff_us = 0;

@@ -185,6 +185,24 @@ static void a_rate_is_kept(void **state)
     assert_int_equal(bed->seen_count, 100);
 }
 
+static void settings_that_are_set_again_give_no_new_burst(void **state)
+{
+    static const char settings[] = TARGET("shop", ",\"rate\":\"10/s\",\"burst\":5");
+    struct bed *bed = *state;
+    bed_settings(bed, "orders", settings);
+    push_many(bed, "orders", 100);
+    for (unsigned second = 1; second <= 6; second++) {
+        for (unsigned i = 0; i < 4; i++) {
+            bed_pass(bed, SECOND_US / 4);
+            bed_settings(bed, "orders", settings);
+        }
+        assert_in_range(bed->seen_count, second * 10, second * 10 + 5);
+    }
+    bed_settings(bed, "orders", TARGET("shop", ""));
+    bed_pass(bed, 5 * SECOND_US);
+    assert_int_equal(bed->seen_count, 100);
+}
+
 static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
 {
     struct bed *bed = *state;
@@ -620,6 +638,7 @@ int main(void)
         BED_TEST(a_topic_has_no_more_under_way_than_its_concurrency),
         BED_TEST_OF(a_receiver_has_no_more_under_way_than_host_concurrency, &five_a_host),
         BED_TEST(a_rate_is_kept),
+        BED_TEST(settings_that_are_set_again_give_no_new_burst),
         BED_TEST(an_open_breaker_takes_no_attempts_from_jobs),
         BED_TEST(nothing_is_reserved_while_the_sink_is_away_or_the_target_paused),
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
