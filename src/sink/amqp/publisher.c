@@ -2,8 +2,8 @@
  * The sink of a [broker.NAME] of type amqp: publishes with confirms from a thread of its own.
  *
  * Publishing to a missing exchange closes the channel, with all its unconfirmed messages. So
- * messages are spread over CHANNELS channels by their exchange: a missing exchange then fails only
- * the messages that share its channel.
+ * messages are spread over CHANNELS channels (or fewer, see channel_for()) by their exchange: a
+ * missing exchange then fails only the messages that share its channel.
  *
  *   event                                          outcome
  *   basic.ack, without basic.return                DELIVERED
@@ -83,7 +83,9 @@ static bool have_room(struct publisher *publisher)
 static struct rabbit_channel *channel_for(struct publisher *publisher, amqp_bytes_t exchange)
 {
     uint64_t hash = XXH3_64bits(exchange.bytes, exchange.len);
-    struct rabbit_channel *channel = &publisher->channels[hash % CHANNELS];
+    int most = amqp_get_channel_max(publisher->link.state); /* RabbitMQ may allow fewer */
+    unsigned count = most > 0 && most < CHANNELS ? (unsigned)most : CHANNELS;
+    struct rabbit_channel *channel = &publisher->channels[hash % count];
     if (channel->open)
         return channel;
     if (!rabbit_link_open_channel(&publisher->link, channel->number, true))

@@ -133,6 +133,23 @@ def test_headers_that_do_not_fit_into_a_frame_are_refused_and_others_go_on(rabbi
     drive.kill()
 
 
+def test_it_opens_no_more_channels_than_rabbitmq_allows(rabbit, channel):
+    names = [f"few{i}" for i in range(8)]
+    for name in names:
+        channel.exchange_declare(name, "fanout")
+        channel.queue_declare(name)
+        channel.queue_bind(name, name)
+    rabbit.eval("application:set_env(rabbit, channel_max, 2).")
+    try:
+        drive = Drive(rabbit.url, NEVER_LATE)
+        drive.expect("ready 1")
+        for name in names:
+            assert drive.send(name, name, "k") == "delivered "
+        drive.kill()
+    finally:
+        rabbit.eval("application:set_env(rabbit, channel_max, 2047).")
+
+
 def test_a_missing_exchange_fails_its_own_messages(channel, drive):
     channel.queue_declare("other")
     reason = drive.send("a", "missing", "k")
