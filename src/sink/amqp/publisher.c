@@ -263,8 +263,10 @@ static void run(struct broker_thread *thread, void *user)
     while (!broker_closing(thread, &until_us)) {
         bool ended = false;
         if (rabbit_link_open(link)) {
-            backoff_us = BACKOFF_FIRST_US;
+            int64_t begun_us = broker_now_us();
             ended = serve(publisher);
+            if (broker_now_us() - begun_us > BACKOFF_MOST_US) /* else it may end each at once */
+                backoff_us = BACKOFF_FIRST_US;
             if (ended)
                 (void)snprintf(link->why, sizeof(link->why), "laterd is ending");
             lose_all(publisher);

@@ -158,7 +158,25 @@ def test_what_is_becoming_a_job_at_a_stop_is_acknowledged_and_not_sent_again(slo
     assert settled(calls)[3:] in ([], [(late, "later")])  # RabbitMQ brings it to the next one
 
 
-def test_a_broker_that_ends_each_connection_at_once_is_asked_ever_less_often(laterd, rabbit):
+class Brief(FakeRabbit):
+    """Ends each connection as soon as it is open."""
+
+    def _take(self, connection, one):
+        super()._take(connection, one)
+        if isinstance(getattr(one, "method", None), spec.Connection.Open):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_broker_that_ends_each_connection_at_once_is_connected_to_ever_less_often(laterd):
+    with Brief() as rabbit:
+        laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}})
+        assert eventually(lambda: rabbit.connections)
+        time.sleep(4)
+        # After pauses of 0.1 s, 0.2 s, 0.4 s …, not of 0.1 s each.
+        assert 2 <= len(rabbit.connections) <= 7
+
+
+def test_a_broker_that_ends_each_consumer_at_once_is_asked_ever_less_often(laterd, rabbit):
     laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url},
             "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow"}})
     end, count = time.monotonic() + 4, 0
