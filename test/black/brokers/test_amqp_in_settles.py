@@ -9,6 +9,7 @@ import pytest
 
 from process import LATERD
 from push import preloaded
+from redis import Redis
 from wire import Client, eventually
 
 spec = pytest.importorskip("pika").spec
@@ -128,6 +129,33 @@ def test_what_follows_a_message_that_was_put_back_waits_behind_it_if_it_has_its_
         assert eventually(lambda: client.get("/v1/jobs/a").json().get("body") == "newer")
         deliver(b"", "a", **{"x-laterd-cancel": True})
         assert eventually(lambda: client.get("/v1/jobs/a").status == 404)
+
+
+def test_on_redis_what_came_with_a_message_of_its_id_waits_for_the_answer_to_that(laterd, rabbit):
+    def named(job, **more):
+        return {**HOUR, "x-laterd-id": job, **more}
+
+    with Redis(appendonly="yes") as redis:
+        server = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 1},
+                         "limits": {"jobs": 1}, "broker.rabbit": {"type": "amqp", "url": rabbit.url},
+                         "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow"}})
+        rabbit.calls_until(spec.Basic.Consume)
+        rabbit.deliver(b"0", named("first"))
+        assert settled(rabbit.calls_until(spec.Basic.Ack)) == [(1, "stored")]
+        rabbit.deliver_all([b"older", b"newer", b""],  # Redis has no place for the first
+                           [named("a"), named("a"), named("a", **{"x-laterd-cancel": True})])
+        calls = []
+        assert eventually(lambda: calls.append(rabbit.call(0.2)) or len(settled(calls)) == 3)
+        assert settled(calls) == [(2, "later"), (3, "later"), (4, "later")]
+        rabbit.answer_cancel()
+        rabbit.calls_until(spec.Basic.Consume)
+        with Client(server.port) as client:
+            assert client.request("DELETE", "/v1/jobs/first").status in (200, 204)
+            rabbit.deliver_all([b"older", b"newer"], [named("a"), named("a")])
+            assert eventually(lambda: client.get("/v1/jobs/a").json().get("body") == "newer")
+            rabbit.deliver_all([b"newest", b""], [named("a"), named("a", **{"x-laterd-cancel": True})])
+            assert eventually(lambda: client.get("/v1/jobs/a").status == 404)
+        server.kill()
 
 
 def test_p2_a_broker_that_sends_more_than_the_prefetch_loses_nothing(slow, rabbit):
