@@ -281,6 +281,34 @@ static void a_topic_that_hangs_leaves_slots_to_others(void **state)
     assert_int_equal(bed->seen_count, before + 1);
 }
 
+static void a_topic_that_has_to_wait_for_slots_says_so(void **state)
+{
+    struct bed *bed = *state;
+    bed->answer = hang_one;
+    for (unsigned i = 0; i < 40; i++) {
+        char topic[16], settings[120];
+        (void)snprintf(topic, sizeof(topic), "hangs%u", i);
+        (void)snprintf(settings, sizeof(settings), TARGET("hangs%u", ""), i);
+        bed_settings(bed, topic, settings);
+        push_many(bed, topic, 1);
+    }
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed->under_way, 32);
+    unsigned waiting = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        char topic[16];
+        (void)snprintf(topic, sizeof(topic), "hangs%u", i);
+        waiting += bed_held(bed, topic) == HELD_SHARE;
+    }
+    assert_in_range(waiting, 8, 40);
+    assert_int_equal(bed_counts(bed)->held[HELD_SHARE], waiting);
+    bed->answer = NULL;
+    bed_pass(bed, 60 * SECOND_US); /* those that hang have failed, and come again */
+    assert_int_equal(bed->under_way, 0);
+    assert_int_equal(bed_counts(bed)->held[HELD_SHARE], 0);
+    assert_int_equal(bed_held(bed, "hangs39"), HELD_NOT);
+}
+
 static void slow_50(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
 {
     (void)bed;
@@ -642,6 +670,7 @@ int main(void)
         BED_TEST(an_open_breaker_takes_no_attempts_from_jobs),
         BED_TEST(nothing_is_reserved_while_the_sink_is_away_or_the_target_paused),
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
+        BED_TEST_OF(a_topic_that_has_to_wait_for_slots_says_so, &few_slots),
         BED_TEST(p8_a_flood_for_a_slow_receiver_takes_no_memory_and_delays_nobody),
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
         BED_TEST_OF(a_receiver_gets_no_more_in_a_time_than_host_rate, &rated),
