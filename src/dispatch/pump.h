@@ -102,7 +102,7 @@ struct pump_test {
  */
 enum err pump_test_send(struct pump *pump, struct pump_test *test) MUST_USE;
 /* Forgets the test: `done` will not be called. */
-void pump_test_cancel(struct pump *pump, struct pump_test *test);
+void pump_test_cancel(struct pump_test *test);
 
 /* ---- state and metrics ---- */
 

@@ -73,10 +73,9 @@ enum err pump_test_send(struct pump *pump, struct pump_test *test)
     return OK;
 }
 
-void pump_test_cancel(struct pump *pump, struct pump_test *test)
+void pump_test_cancel(struct pump_test *test)
 {
     struct shipment *shipment = test->shipment;
-    (void)pump;
     if (shipment)
         shipment->test = NULL;
     test->shipment = NULL;

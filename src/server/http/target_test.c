@@ -15,7 +15,7 @@ void target_test_free(struct target_test *test)
     if (!test)
         return;
     if (test->pending)
-        pump_test_cancel(http_server(test->request->http)->pump_stage.pump, &test->test);
+        pump_test_cancel(&test->test);
     mem_free(test);
 }
 

@@ -649,7 +649,7 @@ static void a_test_is_sent_without_a_job_even_if_the_target_is_paused(void **sta
     assert_int_equal(tried.code, 410);
     assert_string_equal(bed->seen[0].body, "try");
     assert_int_equal(pump_test_send(pump, &tried.test), OK);
-    pump_test_cancel(pump, &tried.test);
+    pump_test_cancel(&tried.test);
     bed_pass(bed, SECOND_US);
     assert_int_equal(tried.calls, 1);
     assert_int_equal(bed_counts(bed)->in_flight, 0);
