@@ -410,7 +410,7 @@ static void clear_target(struct lane *lane)
     if (origin)
         origin_wake(pump, origin); /* this lane may have been woken without reserving yet */
     origin_release(pump, origin);
-    registry_drop(pump->options.registry, lane->kept);
+    settings_drop(lane->kept);
     lane->kept = NULL;
     lane->sink = NULL;
 }

@@ -84,7 +84,7 @@ static void forget_kept(struct registry *registry, struct topic_entry *entry)
         return;
     list_remove(&entry->recent);
     registry->kept_count--;
-    registry_drop(registry, entry->kept);
+    settings_drop(entry->kept);
     entry->kept = NULL;
 }
 
@@ -155,9 +155,8 @@ void settings_hold(struct settings_kept *kept)
     kept->holders++;
 }
 
-void registry_drop(struct registry *registry, struct settings_kept *kept)
+void settings_drop(struct settings_kept *kept)
 {
-    (void)registry;
     if (kept && --kept->holders == 0)
         mem_free(kept);
 }

@@ -65,10 +65,10 @@ void registry_listen(struct registry *registry, struct registry_listener *listen
 const struct topic_settings *registry_find(struct registry *registry, struct bytes topic,
                                            uint64_t *out_version);
 
-/* The same, held until registry_drop(); NULL as above. */
+/* The same, held until settings_drop(); NULL as above. */
 struct settings_kept *registry_hold(struct registry *registry, struct bytes topic);
-void settings_hold(struct settings_kept *kept);                            /* one more holder */
-void registry_drop(struct registry *registry, struct settings_kept *kept); /* NULL: nothing */
+void settings_hold(struct settings_kept *kept); /* one more holder */
+void settings_drop(struct settings_kept *kept); /* one less; NULL: nothing */
 
 /* The text of the settings, decodable or not, valid until the next step. False: none. */
 bool registry_text(const struct registry *registry, struct bytes topic, struct bytes *out_text,

@@ -48,7 +48,7 @@ static void free_shipment(struct shipment *shipment)
     list_remove(&shipment->place);
     pump->counts.bytes -= shipment->bytes;
     buf_fini(&shipment->note);
-    registry_drop(pump->options.registry, shipment->kept);
+    settings_drop(shipment->kept);
     origin_release(pump, shipment->origin);
     origin_release(pump, shipment->of_key);
     mem_free(shipment);

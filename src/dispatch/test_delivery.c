@@ -56,7 +56,7 @@ enum err pump_test_send(struct pump *pump, struct pump_test *test)
     struct push_sink *sink;
     enum err err = check(pump, kept, &sink);
     if (err) {
-        registry_drop(pump->options.registry, kept);
+        settings_drop(kept);
         return err;
     }
     struct shipment *shipment =

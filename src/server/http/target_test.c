@@ -58,7 +58,7 @@ static void name_section(struct server *server, struct bytes topic, struct probl
                            (int)target->broker.len, target->broker.at,
                            config_broker_type(broker->type), type);
     }
-    registry_drop(server->registry, kept);
+    settings_drop(kept);
 }
 
 static struct problem problem_of(enum err err)

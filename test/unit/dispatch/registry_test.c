@@ -140,7 +140,7 @@ static void held_settings_outlive_a_change(void **state)
     report(&seen, "orders", 2, "http://b/");
     (void)registry_step(seen.registry, NULL);
     assert_true(bytes_eq(kept->settings.target.http.url, BYTES("http://a/")));
-    registry_drop(seen.registry, kept);
+    settings_drop(kept);
     registry_free(seen.registry);
     assert_int_equal(mem_used(), before);
 }
