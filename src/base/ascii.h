@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "base/bytes.h"
+
 static inline bool ascii_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -23,6 +25,16 @@ static inline char ascii_lower(char c)
 static inline bool ascii_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Without the spaces at both ends. O(spaces) */
+static inline struct bytes ascii_trim(struct bytes text)
+{
+    while (text.len && ascii_is_space(text.at[0]))
+        text = bytes_of(text.at + 1, text.len - 1);
+    while (text.len && ascii_is_space(text.at[text.len - 1]))
+        text.len--;
+    return text;
 }
 
 #endif

@@ -30,6 +30,17 @@ static inline void bucket_init(struct bucket *bucket, uint32_t count, int64_t pe
     bucket->full = bucket->filled = bucket->count ? (most ? most : 1) * per_us : 0;
 }
 
+/* Sets its limits. It keeps its tokens if these are what they were; else it is full. */
+static inline void bucket_limit(struct bucket *bucket, uint32_t count, int64_t per_us,
+                                uint32_t burst, int64_t now_us)
+{
+    struct bucket fresh;
+    bucket_init(&fresh, count, per_us, burst, now_us);
+    if (bucket->count != fresh.count || bucket->full != fresh.full ||
+        (fresh.count && bucket->per_us != fresh.per_us))
+        *bucket = fresh;
+}
+
 static inline void bucket_fill(struct bucket *bucket, int64_t now_us)
 {
     int64_t more;

@@ -37,6 +37,8 @@ static void leave(struct lane *lane)
     struct pump *pump = lane->pump;
     if (lane->state == LANE_QUEUED)
         pump->ring_count--;
+    if (pump->counts.held[HELD_SHARE] > pump->ring_count)
+        pump->counts.held[HELD_SHARE] = pump->ring_count;
     if (lane->state == LANE_IDLE || lane->state == LANE_BLOCKED || lane->state == LANE_WAITING)
         pump->counts.held[lane->why]--;
     list_remove(&lane->place);
@@ -431,8 +433,8 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     bool http = settings->target.type == TARGET_HTTP;
     lane->origin =
         origin_of(pump, &settings->target, http ? settings->target.http.url : (struct bytes){0});
-    bucket_init(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
-                pump_now(pump));
+    bucket_limit(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
+                 pump_now(pump));
     lane->window = 1;
     lane->reserve_next = 1;
     lane->failing_us = lane->not_before_us = lane->backoff_us = 0;
@@ -484,10 +486,16 @@ void lane_free(struct lane *lane)
 enum held_why pump_held(struct pump *pump, struct bytes topic)
 {
     const struct lane *lane = lane_of(pump, topic, false);
-    bool rests =
-        lane && lane->kept &&
-        (lane->state == LANE_IDLE || lane->state == LANE_BLOCKED || lane->state == LANE_WAITING);
-    return rests ? lane->why : HELD_NOT;
+    if (!lane || !lane->kept)
+        return HELD_NOT;
+    switch (lane->state) {
+    case LANE_IDLE:
+    case LANE_BLOCKED:
+    case LANE_WAITING: return lane->why;
+    case LANE_QUEUED: return pump->counts.held[HELD_SHARE] ? HELD_SHARE : HELD_NOT;
+    case LANE_RESERVING: break;
+    }
+    return HELD_NOT;
 }
 
 struct bytes pump_held_by(struct pump *pump, struct bytes topic)

@@ -197,12 +197,10 @@ int64_t origin_until_us(const struct origin *origin)
 void origin_limit(struct origin *origin, uint32_t most, uint32_t rate_count, int64_t rate_us,
                   int64_t now_us)
 {
-    const struct bucket *bucket = &origin->bucket;
     if (origin->most != most)
         origin->slot_us = 0; /* slots given by the old limit do not count */
     origin->most = most;
-    if (bucket->count != rate_count || (rate_count && bucket->per_us != rate_us))
-        bucket_init(&origin->bucket, rate_count, rate_us, 0, now_us);
+    bucket_limit(&origin->bucket, rate_count, rate_us, 0, now_us);
 }
 
 int64_t origin_slot(struct origin *origin, int64_t now_us)

@@ -19,7 +19,7 @@
 #include "dispatch/breaker.h"
 #include "dispatch/bucket.h"
 
-enum { ORIGINS_IDLE = 1024, ORIGINS_IDLE_MOST = 8192, ORIGIN_NAME_MAX = TARGET_URL_MAX + 16 };
+enum { ORIGINS_IDLE = 1024, ORIGINS_IDLE_MOST = 8192 };
 
 struct origin {
     uint32_t number; /* in origins::pool */

@@ -163,21 +163,27 @@ static bool recheck_step(struct pump *pump)
     return false;
 }
 
+/* Freeing a slot or memory wakes the pump. */
+static bool may_reserve(const struct pump *pump)
+{
+    return pump_slots(pump) && pump_has_memory(pump);
+}
+
 /* Asks for lanes in the order in which they were queued; one that is queued meanwhile waits for the
- * next step. */
+ * next step. All that stay in the ring wait for slots, or for memory. */
 static bool ring_step(struct pump *pump)
 {
     uint32_t count = pump->ring_count;
     pump->again = false;
-    for (uint32_t i = 0; i < count && pump->ring_count > 0; i++) {
-        if (!pump_slots(pump) || !pump_has_memory(pump))
-            return false; /* freeing a slot or memory wakes the pump */
+    for (uint32_t i = 0; i < count && pump->ring_count > 0 && may_reserve(pump); i++) {
         if (i > 0 && budget_spent(pump->options.budget))
             return true;
         budget_spend(pump->options.budget, RESERVE_NS);
         lane_reserve(LIST_ENTRY(pump->ring.next, struct lane, place));
     }
-    return pump->again && pump_slots(pump) && pump_has_memory(pump);
+    bool more = pump->again && may_reserve(pump);
+    pump->counts.held[HELD_SHARE] = more ? 0 : pump->ring_count;
+    return more;
 }
 
 /* True: no topic has a target, and nothing is under way or to be freed. */

@@ -38,6 +38,16 @@ bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64
     return true;
 }
 
+void tenure_set_timeout(struct tenure *tenure, int64_t timeout_us, int64_t sent_us, int64_t now_us)
+{
+    tenure->timeout_us = timeout_us;
+    if (!tenure->leading || deadline_of(tenure, sent_us) >= tenure->deadline_us)
+        return;
+    tenure->deadline_us = deadline_of(tenure, sent_us);
+    if (now_us >= tenure->deadline_us)
+        tenure_end(tenure, LOSS_UNANSWERED, now_us);
+}
+
 void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us)
 {
     if (!tenure->leading)

@@ -43,6 +43,9 @@ void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);
 bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
 /* Extends the term after a later answer; `epoch` may have risen. False: too late, it has ended. */
 bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
+/* The service has agreed to another time-out, in an answer to a request that was sent behind that
+   at `sent_us`. If it is shorter, so is the term that goes on; it may end at once. */
+void tenure_set_timeout(struct tenure *tenure, int64_t timeout_us, int64_t sent_us, int64_t now_us);
 /* Ends the term; does nothing if not leading. */
 void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us);
 /* Ends the term if the deadline has passed. True: it has just ended. */

@@ -375,7 +375,7 @@ void zk_answered(struct zk_election *election, const struct zk_answer *answer, i
 void zk_connected(struct zk_election *election, int64_t timeout_us, int64_t now_us)
 {
     election->connected = true;
-    election->tenure.timeout_us = timeout_us;
+    tenure_set_timeout(&election->tenure, timeout_us, election->renewed_us, now_us);
     if (!election->pending) {
         if (election->made)
             begin_again(election, now_us);

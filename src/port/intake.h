@@ -27,6 +27,9 @@ static inline const char *intake_verdict_name(enum intake_verdict verdict)
 /* Owned by the receiver from take() to settle(). Bytes are valid until settle(). */
 struct intake_message {
     struct queue_node place;
+    /* From 1. What was LATER in a run comes again in a later one, before all that were behind it
+       and were LATER, too; those of a run come in the order in which they were published. */
+    uint64_t run;
     bool cancel;              /* delete the job `id`, if there is one; nothing else matters */
     struct bytes id;          /* empty: the server makes one */
     enum if_exists if_exists; /* of a message with an id */

@@ -124,15 +124,4 @@ struct sink_table {
     unsigned count;
 };
 
-/* The broker's entry, borrowed; NULL: there is no such broker. O(brokers). */
-static inline const struct sink_entry *sink_table_find(const struct sink_table *table,
-                                                       struct bytes name)
-{
-    for (unsigned i = 0; i < table->count; i++) {
-        if (bytes_eq(table->at[i].name, name))
-            return &table->at[i];
-    }
-    return NULL;
-}
-
 #endif

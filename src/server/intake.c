@@ -1,5 +1,6 @@
 #include "server/intake.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "proto/settings/job_properties.h"
@@ -8,17 +9,26 @@
 #include "server/door.h"
 
 enum {
-    TAKE_MAX = 200,        /* messages at once; then others have their turn */
-    MESSAGE_NS = 3000,     /* work for one, besides the engine's */
-    CONFIGURE_US = 1000000 /* after a failure */
+    TAKE_MAX = 200,         /* messages at once; then others have their turn */
+    MESSAGE_NS = 3000,      /* work for one, besides the engine's */
+    CONFIGURE_US = 1000000, /* after a failure */
+    SLOTS = 4096,           /* of messages with ids, by hash */
+    BEHIND_MAX = 500,       /* of those that wait, looked at in one turn */
 };
 
 /* One message on its way to be a job. */
 struct intake_push {
     struct ticket ticket;
-    struct list place; // server_intake::pushes
+    struct list place; // server_intake::pushes or ::behind
     struct server_intake *owner;
     struct intake_message *message;
+};
+
+/* Of messages with ids of the same hash: mostly those of one id. */
+struct slot {
+    uint64_t later_run; /* the newest run in which one was LATER; 0: none */
+    uint32_t taken;     /* those that are not settled: in server_intake::pushes or ::behind */
+    bool pending;       /* one of them, the oldest, is in ::pushes */
 };
 
 struct server_intake {
@@ -26,7 +36,10 @@ struct server_intake {
     struct server *server;
     struct server_intake_options options;
     struct intake *intake;
-    struct list pushes; // intake_push::place
+    struct list pushes; // intake_push::place: submitted
+    struct list behind; // intake_push::place: they wait for an older one of their id
+    struct timer go_on; /* armed: some of them may have waited long enough */
+    struct slot slots[SLOTS];
     bool stopped;
     struct buf properties;
     struct ticket configure; /* of the topic's target */
@@ -116,10 +129,31 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
     return INTAKE_LATER;
 }
 
+/*
+ * The messages of an id stay in their order. A younger one waits until an older one was answered,
+ * and if that was LATER it is LATER, too, even if it could be stored now: otherwise the older one,
+ * which comes again, would replace the younger one, or undo its cancellation. Two ids may have the
+ * same slot, which only makes some messages wait. NULL: the message has no id.
+ */
+static struct slot *slot_of(struct server_intake *intake, const struct intake_message *message)
+{
+    struct bytes id = message->id;
+    return id.len ? &intake->slots[hash_of(id.at, id.len) % SLOTS] : NULL;
+}
+
 static void settle(struct server_intake *intake, struct intake_message *message, enum err err)
 {
     enum intake_verdict verdict = verdict_of(err, message->cancel);
     intake->server->counts.intake[verdict]++;
+    struct slot *slot = slot_of(intake, message);
+    if (slot) {
+        slot->taken--;
+        slot->pending = false;
+        if (verdict == INTAKE_LATER && slot->later_run < message->run)
+            slot->later_run = message->run;
+    }
+    if (!list_empty(&intake->behind))
+        loop_arm(intake->server->loop, &intake->go_on, intake->server->loop->now_us);
     if (verdict == INTAKE_REFUSED)
         log_event(LOG_WARN, "amqp_in_refused", "name=%s why=\"%s\"", intake->options.name,
                   err_text(err));
@@ -157,24 +191,65 @@ static struct cmd push_of(const struct server_intake *intake, const struct intak
     };
 }
 
-static void take_one(struct server_intake *intake, struct intake_message *message)
+/* OK, or why it cannot be submitted now, or ever; its properties are then in intake->properties. */
+static enum err prepare(struct server_intake *intake, const struct intake_message *message)
 {
     struct job_properties properties = {.amqp = message->amqp};
-    struct settings_problem unwanted; /* err says enough */
-    enum err err = intake->server->draining ? ERR_DRAINING : server_admit_memory(intake->server);
+    struct settings_problem unwanted; /* the result says enough */
+    const struct slot *slot = slot_of(intake, message);
+    if (intake->server->draining)
+        return ERR_DRAINING;
+    if (slot && slot->later_run == message->run)
+        return ERR_AGAIN;
+    enum err err = server_admit_memory(intake->server);
     intake->properties.len = 0;
-    if (!err)
-        err = job_properties_write(&properties, &intake->properties, &unwanted);
+    return err ? err : job_properties_write(&properties, &intake->properties, &unwanted);
+}
+
+static void submit(struct intake_push *push)
+{
+    struct server_intake *intake = push->owner;
+    const struct intake_message *message = push->message;
+    struct slot *slot = slot_of(intake, message);
+    enum err err = prepare(intake, message);
     if (err) {
-        settle(intake, message, err);
+        settle(intake, push->message, err);
+        mem_free(push);
         return;
     }
+    list_add_tail(&intake->pushes, &push->place);
+    if (slot)
+        slot->pending = true;
+    struct cmd cmd = message->cancel ? delete_of(message) : push_of(intake, message);
+    (void)server_submit(intake->server, &principal_server, &cmd, &push->ticket);
+}
+
+static void take_one(struct server_intake *intake, struct intake_message *message)
+{
+    struct slot *slot = slot_of(intake, message);
     struct intake_push *push = mem_alloc(sizeof(*push));
     *push = (struct intake_push){
         .ticket = {.answered = answered, .brief = true}, .owner = intake, .message = message};
-    list_add_tail(&intake->pushes, &push->place);
-    struct cmd cmd = message->cancel ? delete_of(message) : push_of(intake, message);
-    (void)server_submit(intake->server, &principal_server, &cmd, &push->ticket);
+    if (slot && slot->taken++ > 0)
+        list_add_tail(&intake->behind, &push->place);
+    else
+        submit(push);
+}
+
+/* Submits those that wait no longer, the oldest of each slot. Of the others an answer comes. */
+static void go_on(struct timer *timer)
+{
+    struct server_intake *intake = LIST_ENTRY(timer, struct server_intake, go_on);
+    struct list *at = intake->behind.next;
+    for (unsigned i = 0; i < BEHIND_MAX && at != &intake->behind; i++) {
+        struct intake_push *push = LIST_ENTRY(at, struct intake_push, place);
+        at = at->next;
+        if (slot_of(intake, push->message)->pending)
+            continue;
+        budget_spend(&intake->server->budget, MESSAGE_NS);
+        list_remove(&push->place);
+        submit(push);
+    }
 }
 
 static void arrived(struct intake *from)
@@ -198,12 +273,21 @@ struct server_intake *server_intake_new(struct server *server,
     ours->options = *options;
     ours->intake = intake;
     list_init(&ours->pushes);
+    list_init(&ours->behind);
+    ours->go_on.expired = go_on;
     list_add_tail(&server->intakes, &ours->place);
     ours->again.expired = configure;
     intake->user = ours;
     intake->arrived = arrived;
     loop_arm(server->loop, &ours->again, server->loop->now_us);
     return ours;
+}
+
+static void put_back(struct intake_push *push)
+{
+    list_remove(&push->place);
+    settle(push->owner, push->message, ERR_AGAIN);
+    mem_free(push);
 }
 
 void server_intake_stop(struct server_intake *intake)
@@ -214,10 +298,11 @@ void server_intake_stop(struct server_intake *intake)
     while (!list_empty(&intake->pushes)) {
         struct intake_push *push = LIST_ENTRY(intake->pushes.next, struct intake_push, place);
         server_cancel(intake->server, &push->ticket);
-        list_remove(&push->place);
-        settle(intake, push->message, ERR_AGAIN);
-        mem_free(push);
+        put_back(push);
     }
+    while (!list_empty(&intake->behind))
+        put_back(LIST_ENTRY(intake->behind.next, struct intake_push, place));
+    loop_cancel(intake->server->loop, &intake->go_on);
     if (intake->configuring)
         server_cancel(intake->server, &intake->configure);
     intake->configuring = false;

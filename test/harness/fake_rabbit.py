@@ -79,12 +79,14 @@ class FakeRabbit:
         return self.tag
 
     def deliver_all(self, bodies, headers=None):
-        """Sends these messages at once: a consumer that ends the connection at one of them has been sent all."""
+        """Sends these messages at once: a consumer that ends the connection at one of them has been sent all. With
+        `headers` of all, or a list of those of each."""
         frames = b""
-        for body in bodies:
+        for number, body in enumerate(bodies):
             self.tag += 1
+            own = headers[number] if isinstance(headers, list) else headers
             frames += frame.Method(1, spec.Basic.Deliver("laterd", self.tag, False, "x", "key")).marshal()
-            frames += frame.Header(1, len(body), pika.BasicProperties(headers=headers)).marshal()
+            frames += frame.Header(1, len(body), pika.BasicProperties(headers=own)).marshal()
             frames += frame.Body(1, body).marshal()
         self.consumer.sendall(frames)
 

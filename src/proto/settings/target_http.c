@@ -127,10 +127,7 @@ static bool read_success_body(struct settings_reader *reader)
     struct bytes text;
     if (!settings_text(reader, BODY_RULE_MAX, &text))
         return false;
-    while (text.len && ascii_is_space(text.at[0]))
-        text = bytes_of(text.at + 1, text.len - 1);
-    while (text.len && ascii_is_space(text.at[text.len - 1]))
-        text.len--;
+    text = ascii_trim(text);
     of(reader)->http.success_body = text;
     return text.len > 0 ||
            settings_bad(reader, "this is the word that the receiver answers, such as \"success\"; "

@@ -70,8 +70,13 @@ void rabbit_channel_lost(struct rabbit_channel *channel, enum outcome_kind kind,
     channel->returning = false;
 }
 
-bool rabbit_channel_has_room(const struct rabbit_channel *channel)
+/* At most half of those in the ring have an item: see rabbit_channel_init(). */
+bool rabbit_channel_has_room(struct rabbit_channel *channel)
 {
+    if (channel->next_tag - channel->oldest_tag < channel->ring_size)
+        return true;
+    while (channel->oldest_tag != channel->next_tag && !at(channel, channel->oldest_tag)->item)
+        finish(channel, at(channel, channel->oldest_tag++), OUTCOME_FAILED, "");
     return channel->next_tag - channel->oldest_tag < channel->ring_size;
 }
 

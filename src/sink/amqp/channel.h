@@ -55,8 +55,9 @@ void rabbit_channel_opened(struct rabbit_channel *channel);
    except returned ones, which end as FAILED. */
 void rabbit_channel_lost(struct rabbit_channel *channel, enum outcome_kind kind, const char *why);
 
-/* True: one more message may be published. */
-bool rabbit_channel_has_room(const struct rabbit_channel *channel);
+/* True: one more message may be published. Forgets the oldest messages if there is no room without
+   that, and if their outcomes were reported: RabbitMQ may never confirm them. */
+bool rabbit_channel_has_room(struct rabbit_channel *channel);
 /* The message was, or is about to be, published on this channel. */
 void rabbit_channel_add(struct rabbit_channel *channel, struct broker_item *item,
                         const struct rabbit_message *message);

@@ -69,6 +69,7 @@ struct consumer {
     int64_t interrupt_us; /* while closing: when to interrupt what the thread waits in */
     /* The thread's. */
     uint64_t connection; /* its number */
+    uint64_t run;        /* intake_message::run: how often it has begun to consume */
     uint8_t *ring;       /* enum tag_state, by tag */
     uint64_t ring_size, oldest_tag, next_tag;
     size_t bytes_out;
@@ -250,7 +251,7 @@ static struct bytes put(struct brought *one, size_t *used, struct bytes text)
 static struct brought *make_message(struct consumer *consumer, amqp_basic_properties_t *properties,
                                     uint64_t body_bytes)
 {
-    struct intake_message head = {.user = NULL};
+    struct intake_message head = {.run = consumer->run};
     amqp_table_t none = {.num_entries = 0};
     bool has_headers = properties->_flags & AMQP_BASIC_HEADERS_FLAG;
     char room[RABBIT_NAME_MAX];
@@ -384,6 +385,7 @@ static bool consume(struct consumer *consumer)
 {
     struct rabbit_link *link = &consumer->link;
     consumer->consuming = true;
+    consumer->run++;
     (void)amqp_basic_consume(link->state, CHANNEL, amqp_cstring_bytes(consumer->options.queue),
                              amqp_cstring_bytes("laterd"), 0, 0, 0, amqp_empty_table);
     return explain(consumer, "its queue cannot be consumed");

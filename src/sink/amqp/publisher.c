@@ -2,8 +2,8 @@
  * The sink of a [broker.NAME] of type amqp: publishes with confirms from a thread of its own.
  *
  * Publishing to a missing exchange closes the channel, with all its unconfirmed messages. So
- * messages are spread over CHANNELS channels by their exchange: a missing exchange then fails only
- * the messages that share its channel.
+ * messages are spread over CHANNELS channels (or fewer, see channel_for()) by their exchange: a
+ * missing exchange then fails only the messages that share its channel.
  *
  *   event                                          outcome
  *   basic.ack, without basic.return                DELIVERED
@@ -29,10 +29,11 @@
 
 enum {
     CHANNELS = 16,
-    PUBLISH_AT_ONCE = 64, /* messages between two reads of frames */
-    BYTES_UNASKED = 4096, /* bytes between two checks whether the socket is writable, which it is
-                             while a third of its buffer is free: 16 KiB or more */
-    MESSAGE_BYTES = 256,  /* estimated size of a message without its body */
+    PUBLISH_AT_ONCE = 64,    /* messages between two reads of frames */
+    BYTES_UNASKED = 4096,    /* bytes between two checks whether the socket is writable, which it is
+                                while a third of its buffer is free: 16 KiB or more */
+    MESSAGE_BYTES = 256,     /* estimated size of a message without its body */
+    HEADER_FRAME_BYTES = 20, /* of the frame with the properties, besides these */
     SLEEP_MS = 100,
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 10000000,
@@ -69,7 +70,7 @@ static void return_waiting(struct publisher *publisher)
         broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, publisher->link.why);
 }
 
-static bool have_room(const struct publisher *publisher)
+static bool have_room(struct publisher *publisher)
 {
     for (unsigned i = 0; i < CHANNELS; i++) {
         if (!rabbit_channel_has_room(&publisher->channels[i]))
@@ -82,13 +83,28 @@ static bool have_room(const struct publisher *publisher)
 static struct rabbit_channel *channel_for(struct publisher *publisher, amqp_bytes_t exchange)
 {
     uint64_t hash = XXH3_64bits(exchange.bytes, exchange.len);
-    struct rabbit_channel *channel = &publisher->channels[hash % CHANNELS];
+    int most = amqp_get_channel_max(publisher->link.state); /* RabbitMQ may allow fewer */
+    unsigned count = most > 0 && most < CHANNELS ? (unsigned)most : CHANNELS;
+    struct rabbit_channel *channel = &publisher->channels[hash % count];
     if (channel->open)
         return channel;
     if (!rabbit_link_open_channel(&publisher->link, channel->number, true))
         return NULL;
     rabbit_channel_opened(channel);
     return channel;
+}
+
+/* False: the properties do not fit into a frame, of which there is one for them. */
+static bool fits(const struct rabbit_link *link, const struct rabbit_message *message, char *why,
+                 size_t why_bytes)
+{
+    int frame_bytes = amqp_get_frame_max(link->state);
+    if (message->encoded.len + HEADER_FRAME_BYTES <= (size_t)frame_bytes)
+        return true;
+    (void)snprintf(why, why_bytes,
+                   "its properties and headers have %zu bytes, and RabbitMQ's frame_max is %d",
+                   message->encoded.len, frame_bytes);
+    return false;
 }
 
 /* False: the connection is lost. */
@@ -98,7 +114,8 @@ static bool publish(struct publisher *publisher, struct broker_item *item)
     struct rabbit_message *message = &publisher->message;
     char why[RABBIT_WHY_MAX];
     recycle_amqp_pool(&publisher->pool);
-    if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why))) {
+    if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why)) ||
+        !fits(link, message, why, sizeof(why))) {
         broker_finish(publisher->thread, item, OUTCOME_REFUSED, false, why);
         return true;
     }
@@ -246,8 +263,10 @@ static void run(struct broker_thread *thread, void *user)
     while (!broker_closing(thread, &until_us)) {
         bool ended = false;
         if (rabbit_link_open(link)) {
-            backoff_us = BACKOFF_FIRST_US;
+            int64_t begun_us = broker_now_us();
             ended = serve(publisher);
+            if (broker_now_us() - begun_us > BACKOFF_MOST_US) /* else it may end each at once */
+                backoff_us = BACKOFF_FIRST_US;
             if (ended)
                 (void)snprintf(link->why, sizeof(link->why), "laterd is ending");
             lose_all(publisher);

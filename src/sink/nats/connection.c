@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/time_us.h"
 #include "sink/broker_url.h"
 #include "sink/nats/parts.h"
 
@@ -228,15 +229,10 @@ static void be_away(struct nats *nats, const char *why)
     broker_set_ready(nats->thread, false, reason);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void rest(struct nats *nats)
 {
     nats->open_at_us = broker_now_us() + nats->rest_ms * 1000;
-    nats->rest_ms = smaller(nats->rest_ms * 2, REST_MAX_MS);
+    nats->rest_ms = time_earlier(nats->rest_ms * 2, REST_MAX_MS);
 }
 
 natsStatus jetstream_make_stream(struct nats *nats)
@@ -261,7 +257,7 @@ void jetstream_connect(struct nats *nats)
         rest(nats);
         return;
     }
-    if (!jetstream_look_up(nats, &url, smaller(nats->options.timeout_us, CONNECT_MS * 1000))) {
+    if (!jetstream_look_up(nats, &url, time_earlier(nats->options.timeout_us, CONNECT_MS * 1000))) {
         be_away(nats, "the name server does not answer in time");
         rest(nats);
         return;

@@ -14,15 +14,6 @@ void answer_fini(struct answer *answer)
     buf_fini(&answer->kept);
 }
 
-static struct bytes trim(struct bytes text)
-{
-    while (text.len && ascii_is_space(text.at[0]))
-        text = bytes_of(text.at + 1, text.len - 1);
-    while (text.len && ascii_is_space(text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 /* ---- headers ---- */
 
 int64_t retry_after_read(struct bytes value, answer_date *date, int64_t now_us)
@@ -52,7 +43,7 @@ static bool take_name(struct bytes line, struct bytes name, struct bytes *out_va
 {
     if (line.len <= name.len || !bytes_eq_nocase(bytes_of(line.at, name.len), name))
         return false;
-    *out_value = trim(bytes_of(line.at + name.len, line.len - name.len));
+    *out_value = ascii_trim(bytes_of(line.at + name.len, line.len - name.len));
     return true;
 }
 
@@ -93,7 +84,7 @@ bool answer_header(struct answer *answer, struct bytes line, answer_date *date, 
 /* Continues the comparison of the body with http->success_body. */
 static void match(struct answer *answer, struct bytes bytes)
 {
-    struct bytes wanted = trim(answer->http->success_body);
+    struct bytes wanted = ascii_trim(answer->http->success_body);
     for (size_t i = 0; i < bytes.len && !answer->mismatched; i++) {
         char c = bytes.at[i];
         bool more = answer->matched < wanted.len;
@@ -125,7 +116,7 @@ bool answer_body(struct answer *answer, struct bytes bytes)
 
 static bool is_success_body(const struct answer *answer)
 {
-    size_t wanted = trim(answer->http->success_body).len;
+    size_t wanted = ascii_trim(answer->http->success_body).len;
     return wanted == 0 || (!answer->mismatched && !answer->cut && answer->matched == wanted);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #endif
 
+#include "base/ascii.h"
 #include "proto/base64.h"
 
 void signing_key_forget(struct signing_key *key)
@@ -35,21 +36,12 @@ enum err signature_add(struct buf *out, const struct signing_key *key,
 
 #else
 
-static struct bytes trim(struct bytes text)
-{
-    while (text.len && strchr(" \t\r\n", text.at[0]))
-        text = bytes_of(text.at + 1, text.len - 1);
-    while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 enum err signing_key_read(struct bytes text, struct signing_key *out_key, const char **out_problem)
 {
     static const struct bytes prefix = {.at = "whsec_", .len = 6};
     enum { TEXT_MAX = 4 * ((SIGNING_KEY_MAX + 2) / 3) };
     uint8_t room[TEXT_MAX];
-    text = trim(text);
+    text = ascii_trim(text);
     if (bytes_starts(text, prefix))
         text = bytes_of(text.at + prefix.len, text.len - prefix.len);
     if (text.len == 0) {

@@ -9,6 +9,7 @@ import pytest
 
 from process import LATERD
 from push import preloaded
+from redis import Redis
 from wire import Client, eventually
 
 spec = pytest.importorskip("pika").spec
@@ -98,6 +99,65 @@ def test_it_does_not_consume_again_while_a_cancel_is_not_answered(slow, rabbit):
     assert isinstance(rabbit.calls_until(spec.Basic.Consume)[-1], spec.Basic.Consume)
 
 
+def test_what_follows_a_message_that_was_put_back_waits_behind_it_if_it_has_its_id(slow, rabbit):
+    start, _, _ = slow
+    server = start(jobs=2)
+
+    def deliver(body, job, **more):
+        rabbit.deliver(body, {**HOUR, "x-laterd-id": job, **more})
+
+    def end(client, job):
+        assert client.request("DELETE", f"/v1/jobs/{job}").status in (200, 204)
+
+    deliver(b"0", "first")
+    deliver(b"1", "second")
+    deliver(b"older", "a")  # there is no place for it
+    calls = rabbit.calls_until(spec.Basic.Reject)
+    assert settled(calls) == [(1, "stored"), (2, "stored"), (3, "later")]
+    with Client(server.port) as client:
+        end(client, "first")
+        end(client, "second")
+        deliver(b"newer", "a")  # the older one, which comes again, would replace it
+        deliver(b"", "a", **{"x-laterd-cancel": True})
+        deliver(b"other", "b")
+        assert settled(rabbit.calls_until(spec.Basic.Ack)) == [(4, "later"), (5, "later"), (6, "stored")]
+        rabbit.answer_cancel()
+        rabbit.calls_until(spec.Basic.Consume)
+        end(client, "b")
+        deliver(b"older", "a")
+        deliver(b"newer", "a")
+        assert eventually(lambda: client.get("/v1/jobs/a").json().get("body") == "newer")
+        deliver(b"", "a", **{"x-laterd-cancel": True})
+        assert eventually(lambda: client.get("/v1/jobs/a").status == 404)
+
+
+def test_on_redis_what_came_with_a_message_of_its_id_waits_for_the_answer_to_that(laterd, rabbit):
+    def named(job, **more):
+        return {**HOUR, "x-laterd-id": job, **more}
+
+    with Redis(appendonly="yes") as redis:
+        server = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 1},
+                         "limits": {"jobs": 1}, "broker.rabbit": {"type": "amqp", "url": rabbit.url},
+                         "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow"}})
+        rabbit.calls_until(spec.Basic.Consume)
+        rabbit.deliver(b"0", named("first"))
+        assert settled(rabbit.calls_until(spec.Basic.Ack)) == [(1, "stored")]
+        rabbit.deliver_all([b"older", b"newer", b""],  # Redis has no place for the first
+                           [named("a"), named("a"), named("a", **{"x-laterd-cancel": True})])
+        calls = []
+        assert eventually(lambda: calls.append(rabbit.call(0.2)) or len(settled(calls)) == 3)
+        assert settled(calls) == [(2, "later"), (3, "later"), (4, "later")]
+        rabbit.answer_cancel()
+        rabbit.calls_until(spec.Basic.Consume)
+        with Client(server.port) as client:
+            assert client.request("DELETE", "/v1/jobs/first").status in (200, 204)
+            rabbit.deliver_all([b"older", b"newer"], [named("a"), named("a")])
+            assert eventually(lambda: client.get("/v1/jobs/a").json().get("body") == "newer")
+            rabbit.deliver_all([b"newest", b""], [named("a"), named("a", **{"x-laterd-cancel": True})])
+            assert eventually(lambda: client.get("/v1/jobs/a").status == 404)
+        server.kill()
+
+
 def test_p2_a_broker_that_sends_more_than_the_prefetch_loses_nothing(slow, rabbit):
     start, hold, _ = slow
     server = start()
@@ -126,7 +186,25 @@ def test_what_is_becoming_a_job_at_a_stop_is_acknowledged_and_not_sent_again(slo
     assert settled(calls)[3:] in ([], [(late, "later")])  # RabbitMQ brings it to the next one
 
 
-def test_a_broker_that_ends_each_connection_at_once_is_asked_ever_less_often(laterd, rabbit):
+class Brief(FakeRabbit):
+    """Ends each connection as soon as it is open."""
+
+    def _take(self, connection, one):
+        super()._take(connection, one)
+        if isinstance(getattr(one, "method", None), spec.Connection.Open):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_broker_that_ends_each_connection_at_once_is_connected_to_ever_less_often(laterd):
+    with Brief() as rabbit:
+        laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}})
+        assert eventually(lambda: rabbit.connections)
+        time.sleep(4)
+        # After pauses of 0.1 s, 0.2 s, 0.4 s …, not of 0.1 s each.
+        assert 2 <= len(rabbit.connections) <= 7
+
+
+def test_a_broker_that_ends_each_consumer_at_once_is_asked_ever_less_often(laterd, rabbit):
     laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url},
             "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow"}})
     end, count = time.monotonic() + 4, 0

@@ -111,6 +111,45 @@ def test_the_one_that_came_back_is_the_one_that_failed(channel, drive):
     assert all(kinds[str(i)] == ("delivered" if i % 3 else "failed") for i in range(200))
 
 
+def test_headers_that_do_not_fit_into_a_frame_are_refused_and_others_go_on(rabbit, channel):
+    channel.queue_declare("framed")
+    properties = b"".join(pika.BasicProperties(headers={"long": "x" * 5000}).encode())
+    kept = b"\x01\x00\x06framed" + properties
+    rabbit.eval("application:set_env(rabbit, frame_max, 4096).")
+    try:
+        drive = Drive(rabbit.url, NEVER_LATE)
+        drive.expect("ready 1")
+        drive.tell(f"kept a {kept.hex()} x")
+        assert drive.expect("done a").startswith(
+            "done a refused its properties and headers have 50")  # and some bytes
+        assert drive.send("b", "-", "framed") == "delivered "
+        drive.kill()
+    finally:
+        rabbit.eval("application:set_env(rabbit, frame_max, 131072).")
+    drive = Drive(rabbit.url, NEVER_LATE)
+    drive.expect("ready 1")
+    drive.tell(f"kept a {kept.hex()} x")
+    assert drive.expect("done a") == "done a delivered "
+    drive.kill()
+
+
+def test_it_opens_no_more_channels_than_rabbitmq_allows(rabbit, channel):
+    names = [f"few{i}" for i in range(8)]
+    for name in names:
+        channel.exchange_declare(name, "fanout")
+        channel.queue_declare(name)
+        channel.queue_bind(name, name)
+    rabbit.eval("application:set_env(rabbit, channel_max, 2).")
+    try:
+        drive = Drive(rabbit.url, NEVER_LATE)
+        drive.expect("ready 1")
+        for name in names:
+            assert drive.send(name, name, "k") == "delivered "
+        drive.kill()
+    finally:
+        rabbit.eval("application:set_env(rabbit, channel_max, 2047).")
+
+
 def test_a_missing_exchange_fails_its_own_messages(channel, drive):
     channel.queue_declare("other")
     reason = drive.send("a", "missing", "k")

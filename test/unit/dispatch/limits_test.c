@@ -44,6 +44,22 @@ static void a_bucket_in_debt_has_no_tokens_until_it_is_paid(void **state)
     assert_int_equal(bucket_tokens(&bucket, 400000), 1);
 }
 
+static void a_bucket_keeps_its_tokens_if_its_limits_stay(void **state)
+{
+    struct bucket bucket = {0};
+    (void)state;
+    bucket_limit(&bucket, 10, SECOND_US, 3, 0);
+    assert_int_equal(bucket_tokens(&bucket, 0), 3);
+    for (unsigned i = 0; i < 3; i++)
+        bucket_take(&bucket);
+    bucket_limit(&bucket, 10, SECOND_US, 3, 0);
+    assert_int_equal(bucket_tokens(&bucket, 0), 0);
+    bucket_limit(&bucket, 10, SECOND_US, 4, 0);
+    assert_int_equal(bucket_tokens(&bucket, 0), 4);
+    bucket_limit(&bucket, 0, 0, 0, 0);
+    assert_int_equal(bucket_tokens(&bucket, 0), BUCKET_UNLIMITED);
+}
+
 static void a_bucket_loses_nothing_in_rounding(void **state)
 {
     (void)state;
@@ -192,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_begins_full_and_fills_at_its_rate),
         cmocka_unit_test(a_bucket_in_debt_has_no_tokens_until_it_is_paid),
+        cmocka_unit_test(a_bucket_keeps_its_tokens_if_its_limits_stay),
         cmocka_unit_test(a_bucket_loses_nothing_in_rounding),
         cmocka_unit_test(limits_that_are_far_too_large_do_not_overflow),
         cmocka_unit_test(what_an_outage_has_taught_is_forgotten_when_the_breaker_closes),

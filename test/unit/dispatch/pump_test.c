@@ -185,6 +185,24 @@ static void a_rate_is_kept(void **state)
     assert_int_equal(bed->seen_count, 100);
 }
 
+static void settings_that_are_set_again_give_no_new_burst(void **state)
+{
+    static const char settings[] = TARGET("shop", ",\"rate\":\"10/s\",\"burst\":5");
+    struct bed *bed = *state;
+    bed_settings(bed, "orders", settings);
+    push_many(bed, "orders", 100);
+    for (unsigned second = 1; second <= 6; second++) {
+        for (unsigned i = 0; i < 4; i++) {
+            bed_pass(bed, SECOND_US / 4);
+            bed_settings(bed, "orders", settings);
+        }
+        assert_in_range(bed->seen_count, second * 10, second * 10 + 5);
+    }
+    bed_settings(bed, "orders", TARGET("shop", ""));
+    bed_pass(bed, 5 * SECOND_US);
+    assert_int_equal(bed->seen_count, 100);
+}
+
 static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
 {
     struct bed *bed = *state;
@@ -261,6 +279,34 @@ static void a_topic_that_hangs_leaves_slots_to_others(void **state)
     push_many(bed, "fast", 1);
     bed_pass(bed, 10000);
     assert_int_equal(bed->seen_count, before + 1);
+}
+
+static void a_topic_that_has_to_wait_for_slots_says_so(void **state)
+{
+    struct bed *bed = *state;
+    bed->answer = hang_one;
+    for (unsigned i = 0; i < 40; i++) {
+        char topic[16], settings[120];
+        (void)snprintf(topic, sizeof(topic), "hangs%u", i);
+        (void)snprintf(settings, sizeof(settings), TARGET("hangs%u", ""), i);
+        bed_settings(bed, topic, settings);
+        push_many(bed, topic, 1);
+    }
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed->under_way, 32);
+    unsigned waiting = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        char topic[16];
+        (void)snprintf(topic, sizeof(topic), "hangs%u", i);
+        waiting += bed_held(bed, topic) == HELD_SHARE;
+    }
+    assert_in_range(waiting, 8, 40);
+    assert_int_equal(bed_counts(bed)->held[HELD_SHARE], waiting);
+    bed->answer = NULL;
+    bed_pass(bed, 60 * SECOND_US); /* those that hang have failed, and come again */
+    assert_int_equal(bed->under_way, 0);
+    assert_int_equal(bed_counts(bed)->held[HELD_SHARE], 0);
+    assert_int_equal(bed_held(bed, "hangs39"), HELD_NOT);
 }
 
 static void slow_50(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
@@ -620,9 +666,11 @@ int main(void)
         BED_TEST(a_topic_has_no_more_under_way_than_its_concurrency),
         BED_TEST_OF(a_receiver_has_no_more_under_way_than_host_concurrency, &five_a_host),
         BED_TEST(a_rate_is_kept),
+        BED_TEST(settings_that_are_set_again_give_no_new_burst),
         BED_TEST(an_open_breaker_takes_no_attempts_from_jobs),
         BED_TEST(nothing_is_reserved_while_the_sink_is_away_or_the_target_paused),
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
+        BED_TEST_OF(a_topic_that_has_to_wait_for_slots_says_so, &few_slots),
         BED_TEST(p8_a_flood_for_a_slow_receiver_takes_no_memory_and_delays_nobody),
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
         BED_TEST_OF(a_receiver_gets_no_more_in_a_time_than_host_rate, &rated),

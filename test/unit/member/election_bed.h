@@ -73,6 +73,8 @@ struct bed {
     struct bed_znode znodes[BED_ZNODES];
     unsigned next_number, next_session;
     int64_t touched_us[256]; /* by session; 0: it has expired */
+    int64_t session_us[256]; /* the same: its time-out, agreed to when it was connected last */
+    int64_t timeout_us;      /* that the servers agree to */
     bool made[8];            /* parents */
     uint64_t epoch;
     int epoch_version;
@@ -160,7 +162,8 @@ static inline void bed_remove_znode(struct bed *bed, struct bed_znode *znode)
 static inline void bed_expire_sessions(struct bed *bed)
 {
     for (unsigned session = 1; session <= bed->next_session; session++) {
-        if (!bed->touched_us[session] || bed->now_us - bed->touched_us[session] < TIMEOUT_US)
+        if (!bed->touched_us[session] ||
+            bed->now_us - bed->touched_us[session] < bed->session_us[session])
             continue;
         bed->touched_us[session] = 0;
         for (unsigned i = 0; i < BED_ZNODES; i++) {
@@ -320,11 +323,13 @@ static inline void bed_run_client(struct bed *bed, struct bed_node *node)
         node->session = ++bed->next_session;
         assert_true(node->session < sizeof(bed->touched_us) / sizeof(bed->touched_us[0]));
         bed->touched_us[node->session] = bed->now_us;
+        bed->session_us[node->session] = bed->timeout_us;
     }
     if (!node->connected) {
         node->connected = true;
         node->heard_us = bed->touched_us[node->session] = bed->now_us;
-        zk_connected(&node->zk, TIMEOUT_US, bed_clock(bed, node));
+        bed->session_us[node->session] = bed->timeout_us;
+        zk_connected(&node->zk, bed->timeout_us, bed_clock(bed, node));
     }
     if (node->fire_us >= 0 && node->fire_us <= bed->now_us) {
         node->fire_us = -1;
@@ -472,6 +477,7 @@ static inline void bed_init(struct bed *bed, enum bed_kind kind, uint64_t seed)
     bed->kind = kind;
     bed->random.state = bed->seed = seed;
     bed->now_us = SECOND_US;
+    bed->timeout_us = TIMEOUT_US;
     for (unsigned i = 0; i < BED_NODES; i++) {
         struct bed_node *node = &bed->nodes[i];
         char url[32];

@@ -112,6 +112,26 @@ static void a_short_cut_ends_no_tenure(void **state)
     assert_int_equal(bed_tenure(&bed, &bed.nodes[leader])->terms, 1);
 }
 
+/* ZooKeeper's servers were restarted with a lower maxSessionTimeout. */
+static void who_comes_back_to_a_shorter_session_stops_before_another_begins(void **state)
+{
+    static struct bed bed;
+    for (int64_t after_us = 0; after_us < TIMEOUT_US / 3; after_us += TIMEOUT_US / 30) {
+        begin(&bed, state);
+        bed_pass(&bed, after_us);
+        unsigned leader = bed_holder(&bed);
+        struct bed_node *node = &bed.nodes[leader];
+        bed.timeout_us = SECOND_US;
+        node->connected = false;
+        zk_connecting(&node->zk);
+        while (!node->connected)
+            bed_step(&bed);
+        node->cut_until_us = bed.now_us + 30 * SECOND_US;
+        (void)bed_until_holder(&bed, leader, 2 * SECOND_US);
+        assert_int_equal(bed_tenure(&bed, node)->loss, LOSS_UNANSWERED);
+    }
+}
+
 static void an_epoch_is_raised_above_what_a_store_has_seen(void **state)
 {
     static struct bed bed;
@@ -283,6 +303,9 @@ int main(void)
         BOTH(all_that_is_deleted_by_hand_is_made_again),
         BOTH(two_who_race_for_it_get_two_epochs),
         BOTH(who_waits_knows_where_the_leader_is),
+        {.name = "who_comes_back_to_a_shorter_session_stops_before_another_begins",
+         .test_func = who_comes_back_to_a_shorter_session_stops_before_another_begins,
+         .initial_state = (void *)(uintptr_t)&kinds[1]},
         BOTH(lives_with_cuts_pauses_and_lost_answers_never_have_two_who_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,30 +179,75 @@ static void what_is_kept_is_put_back_exactly(void **state)
 
 static struct publish_counts counts;
 
-/* Publishes two messages, of which the first is not confirmed by its deadline; then the connection
-   is lost. */
-static void run(struct broker_thread *thread, void *user)
+/* Publishes as many messages as the test sends. */
+static void publish(struct broker_thread *thread, struct rabbit_channel *channel, unsigned count)
 {
     static struct rabbit_message message;
-    struct rabbit_channel channel;
     struct broker_item *item;
     unsigned published = 0;
     int64_t until_us;
-    (void)user;
-    rabbit_channel_init(&channel, 1, 10, thread, &counts);
-    rabbit_channel_opened(&channel);
-    while (published < 2 && !broker_closing(thread, &until_us)) {
+    while (published < count && !broker_closing(thread, &until_us)) {
         struct pollfd wake = {.fd = broker_wake_fd(thread), .events = POLLIN};
         (void)poll(&wake, 1, 10);
-        for (; (item = broker_take(thread)); published++)
-            rabbit_channel_add(&channel, item, &message);
+        for (; published < count && (item = broker_take(thread)); published++)
+            rabbit_channel_add(channel, item, &message);
     }
+}
+
+/* The next one that is not confirmed by its deadline. */
+static void end_late(struct broker_thread *thread)
+{
+    struct broker_item *item;
     while (!(item = broker_late(thread, broker_now_us())))
         (void)poll(NULL, 0, 1);
     rabbit_channel_forget(item);
     atomic_fetch_add(&counts.uncertain, 1);
     broker_finish(thread, item, OUTCOME_FAILED, true, "not confirmed");
+}
+
+/* Of two messages the first is not confirmed by its deadline; then the connection is lost. */
+static void lose_the_connection(struct broker_thread *thread, void *user)
+{
+    struct rabbit_channel channel;
+    (void)user;
+    rabbit_channel_init(&channel, 1, 10, thread, &counts);
+    rabbit_channel_opened(&channel);
+    publish(thread, &channel, 2);
+    end_late(thread);
     rabbit_channel_lost(&channel, OUTCOME_UNSENT, "the connection was lost");
+    rabbit_channel_fini(&channel);
+}
+
+static void acknowledge(struct rabbit_channel *channel, uint64_t tag, bool multiple)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = tag, .multiple = multiple};
+    amqp_frame_t frame = {.frame_type = AMQP_FRAME_METHOD,
+                          .payload.method = {.id = AMQP_BASIC_ACK_METHOD, .decoded = &ack}};
+    (void)rabbit_channel_take(channel, &frame);
+}
+
+/* Whether the ring had room: when it was full, when the deadlines of the oldest had passed, full
+   again, and when the others were confirmed. */
+static bool had_room[4];
+
+/* Nothing is confirmed until the ring is full of messages whose deadlines have passed. */
+static void confirm_nothing_in_time(struct broker_thread *thread, void *user)
+{
+    struct rabbit_channel channel;
+    (void)user;
+    rabbit_channel_init(&channel, 1, 2, thread, &counts);
+    rabbit_channel_opened(&channel);
+    publish(thread, &channel, 4);
+    had_room[0] = rabbit_channel_has_room(&channel);
+    end_late(thread);
+    end_late(thread);
+    had_room[1] = rabbit_channel_has_room(&channel);
+    publish(thread, &channel, 2);
+    had_room[2] = rabbit_channel_has_room(&channel);
+    acknowledge(&channel, 2, false); /* of a message that is forgotten */
+    acknowledge(&channel, 5, true);
+    had_room[3] = rabbit_channel_has_room(&channel);
+    acknowledge(&channel, 6, false);
     rabbit_channel_fini(&channel);
 }
 
@@ -210,6 +255,8 @@ static void ended(void *user)
 {
     (void)user;
 }
+
+static void (*run)(struct broker_thread *thread, void *user); /* of the next sink */
 
 static enum err open_channel(const struct broker_options *options, struct sink **out_sink,
                              struct broker_error *out_error)
@@ -227,6 +274,8 @@ static void a_message_is_counted_as_uncertain_once(void **state)
     struct sent sent[] = {{.delivery = {.done = done, .timeout_us = 1000}},
                           {.delivery = {.done = done, .timeout_us = WAIT_US}}};
     (void)state;
+    counts = (struct publish_counts){0};
+    run = lose_the_connection;
     bed_open("amqp://localhost");
     for (unsigned i = 0; i < 2; i++)
         sink->verbs->send(sink, &sent[i].delivery);
@@ -236,6 +285,31 @@ static void a_message_is_counted_as_uncertain_once(void **state)
     os_loop_free(os);
     assert_int_equal(atomic_load(&counts.published), 2);
     assert_int_equal(atomic_load(&counts.uncertain), 2);
+}
+
+static void messages_that_are_never_confirmed_hold_up_no_others(void **state)
+{
+    enum { COUNT = 6, LATE = 2 };
+    struct sent sent[COUNT] = {0};
+    (void)state;
+    counts = (struct publish_counts){0};
+    run = confirm_nothing_in_time;
+    bed_open("amqp://localhost");
+    for (unsigned i = 0; i < COUNT; i++) {
+        sent[i].delivery.done = done;
+        sent[i].delivery.timeout_us = i < LATE ? 1000 : WAIT_US;
+        sink->verbs->send(sink, &sent[i].delivery);
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        expect(&sent[i], i < LATE ? OUTCOME_FAILED : OUTCOME_DELIVERED, "");
+    sink->verbs->close(sink, 0);
+    os_loop_free(os);
+    assert_false(had_room[0]);
+    assert_true(had_room[1]);
+    assert_false(had_room[2]);
+    assert_true(had_room[3]);
+    assert_int_equal(atomic_load(&counts.confirmed), COUNT - LATE);
+    assert_int_equal(atomic_load(&counts.uncertain), LATE);
 }
 
 int main(void)
@@ -248,6 +322,7 @@ int main(void)
         cmocka_unit_test(an_id_replaces_unless_it_says_otherwise),
         cmocka_unit_test(what_is_kept_is_put_back_exactly),
         cmocka_unit_test(a_message_is_counted_as_uncertain_once),
+        cmocka_unit_test(messages_that_are_never_confirmed_hold_up_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
