@@ -50,6 +50,28 @@ def test_an_include_goes_only_where_an_arrow_leads(tmp_path, folder, include, ma
 
 
 @pytest.mark.parametrize("name, text, says", [
+    ("src/core/x.c", '/* x */\n#include "core/x.h"\n\n#include <string.h>\n', None),
+    ("src/core/x.c", '\n#include <string.h>\n#include "core/x.h"\n', 'x.c:2: its first #include is not'),
+    ("src/core/x.c", "int x;\n", 'its own header, "core/x.h"'),
+    ("src/core/y.c", "#include <string.h>\n", None),
+    ("sim/x.c", '#include "sim/x.h"\n', None),
+    ("sim/x.c", '#include "sim/y.h"\n', "its own header"),
+    ("test/unit/core/x.c", "#include <string.h>\n", None),
+    ("src/core/y.h", "/* y */\n#ifndef Y_H\n#define Y_H\nint y;\n#endif /* Y_H */\n", None),
+    ("src/core/y.h", "/* y */\nint y;\n", "y.h:1: not all of it is inside #ifndef"),
+    ("src/core/y.h", "#ifndef Y_H\n#define Z_H\n#endif\n", "not all of it"),
+    ("src/core/y.h", "#ifndef Y_H\n#define Y_H\n#endif\nint y;\n", "not all of it"),
+])
+def test_a_header_can_be_included_alone_and_twice(tmp_path, name, text, says):
+    for folder in ("src/core", "sim", "test/unit/core"):
+        plant(tmp_path / folder / "x.h", "")
+    plant(tmp_path / name, text)
+    code, said = lint("lint-includes", "--root", tmp_path, name)
+    assert code == (1 if says else 0), said
+    assert not says or says in said
+
+
+@pytest.mark.parametrize("name, text, says", [
     ("x.c", "/* As loop.c does; see os/loop.h and src/os/loop.[ch]. */\n", None),
     ("x.c", "int f(void); /* as in\n * store/gone.c */\n", "x.c:2: there is no file store/gone.c"),
     ("x.c", "/* sim/loop.c */\n", "there is no file sim/loop.c"),
