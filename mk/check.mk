@@ -44,7 +44,7 @@ lint-fast: lint-self $(STAMPS)/format.ok $(STAMPS)/text.ok $(HEADER_OK) lint-pur
 
 # Every lint tool must find the violation planted for it; otherwise its silence means nothing.
 lint-self: $(STAMPS)/self.ok
-$(STAMPS)/self.ok: $(LINT_TOOLS) tools/mutate tools/run-units $(wildcard test/lint/*)
+$(STAMPS)/self.ok: $(LINT_TOOLS) tools/confine tools/mutate tools/run-units $(wildcard test/lint/*)
 	@mkdir -p $(@D)
 	$(PYTHON) -m pytest -q -p no:cacheprovider test/lint
 	@touch $@

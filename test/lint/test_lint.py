@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -325,3 +326,16 @@ def test_the_last_line_of_the_units_names_what_failed(tmp_path, binary, says):
     assert done.returncode == 1
     assert named == f"failed: folder/x_test: {says}"
     assert last.startswith("units: ") and last.endswith(f" 1 failed, 0 skipped (folder/x_test: {says})")
+
+
+def test_a_group_is_kept_off_the_first_processor_and_let_back_to_it():
+    every = os.sched_getaffinity(0)
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE,
+                          start_new_session=True) as shell:
+        try:
+            sleeps = int(shell.stdout.readline())
+            for words, allowed in (([], every - {min(every)} or every), (["--end"], every)):
+                subprocess.run([os.path.join(TOOLS, "confine"), *words, str(shell.pid)], check=True)
+                assert [os.sched_getaffinity(one) for one in (shell.pid, sleeps)] == [allowed] * 2
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
