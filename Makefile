@@ -36,7 +36,7 @@ override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE 
 PARTS    := $(if $(SAN),,-ffunction-sections)
 HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) $(LDFLAGS) -fPIE -x c - \
             -o /dev/null -Wl,-T,mk/hot-path.ld 2>/dev/null && echo -Wl,-T,mk/hot-path.ld))
-override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
+override CFLAGS   += -std=c17 -pipe $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
@@ -180,5 +180,6 @@ help: ## this list
 	          for (i = 1; i <= count; i++) if (names[i] in text) tell(names[i]) }'
 
 include $(wildcard mk/*.mk)
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+# Not those of other builds below this one: to read them takes longer than all else that make does first.
+-include $(shell find $(BUILD) -mindepth 1 \( -name asan -o -name cover -o -name mutants \) -prune -o -name '*.d' -print 2>/dev/null)
 .SECONDARY:

@@ -15,7 +15,8 @@ ANALYZER_NODES ?= 8000
 
 TIDY_OK   := $(OUR_C:%=$(STAMPS)/tidy-$(ANALYZER_NODES)/%.ok)
 CPP_OK    := $(OUR_C:%=$(STAMPS)/cppcheck/%.ok)
-HEADER_OK := $(OUR_H:%=$(STAMPS)/header/%.ok)
+# Those without a .c file of their own, which would include its header first (tools/lint-includes).
+HEADER_OK := $(patsubst %,$(STAMPS)/header/%.ok,$(filter-out $(OUR_C:.c=.h),$(OUR_H)))
 
 # Documents and what operators read: checked for words only.
 TEXTS     := $(wildcard *.md docs/*.md docs/decisions/*.md man/*.scd conf/* src/*/README.md src/*/*/README.md \
@@ -43,7 +44,7 @@ lint-fast: lint-self $(STAMPS)/format.ok $(STAMPS)/text.ok $(HEADER_OK) lint-pur
 
 # Every lint tool must find the violation planted for it; otherwise its silence means nothing.
 lint-self: $(STAMPS)/self.ok
-$(STAMPS)/self.ok: $(LINT_TOOLS) tools/mutate tools/run-units $(wildcard test/lint/*)
+$(STAMPS)/self.ok: $(LINT_TOOLS) tools/confine tools/mutate tools/run-units $(wildcard test/lint/*)
 	@mkdir -p $(@D)
 	$(PYTHON) -m pytest -q -p no:cacheprovider test/lint
 	@touch $@
@@ -73,7 +74,8 @@ $(STAMPS)/format.ok: $(C_FILES) .clang-format
 	    { echo "not as clang-format has it (make fmt)"; false; }
 	@touch $@
 
-# A header must compile alone, twice, with both compilers: it brings what it needs.
+# A header must compile alone, twice, with both compilers: it brings what it needs. One that a .c file includes
+# before anything else is compiled alone with that file, by the build and by clang-tidy.
 $(STAMPS)/header/%.ok: %
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n#include "%s"\n' $(<:src/%=%) $(<:src/%=%) > $(@:.ok=.c)

@@ -37,7 +37,7 @@ $(FUZZ_BUILD)/fuzzed.a: $(FUZZ_OBJECTS)
 	@ar rcsT $@ $^
 
 $(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/fuzz/fuzz_%.o $(FUZZ_BUILD)/fuzzed.a
-	clang -fsanitize=fuzzer,address,undefined -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS) \
+	clang $(GOLD) -fsanitize=fuzzer,address,undefined -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS) \
 	    -ljansson -lm
 
 $(FUZZ_BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)

@@ -5,6 +5,7 @@
  * What is in transit between a process and a host are `flight`s, in the order sent. Between a
  * process and a client of the test, bytes arrive at once.
  */
+#include "sim/loop.h"
 #include "sim/loop_parts.h"
 
 #include <stdio.h>

@@ -266,7 +266,7 @@ static void move_value(struct sim_redis *from, struct sim_redis *to, struct valu
         if (value->kind == VALUE_HASH)
             (void)hash_set(there, item->member, buf_bytes(&item->value)); /* it is new */
         else
-            (void)zset_set(there, item->member, item->score); /* it is new */
+            zset_add(there, item->member, item->score);
         log_item(to, value, item);
     }
     log_mark(to);

@@ -345,7 +345,11 @@ static void run_zadd(struct command_run *run)
                        : !(value->items[at].score < score || value->items[at].score > score)))
             continue;
         value = need_key(run, value, VALUE_ZSET);
-        added += zset_set(value, word(run, i + 1), score);
+        if (at == SIZE_MAX)
+            zset_add(value, word(run, i + 1), score);
+        else
+            zset_move(value, at, score);
+        added += at == SIZE_MAX;
         run->dirty = true;
     }
     resp_integer(run->out, added);
@@ -714,7 +718,7 @@ static void run_flushall(struct command_run *run)
     resp_ok(run->out);
 }
 
-const struct command *command_find(struct bytes name)
+static const struct command *look_up(struct bytes name)
 {
     enum { W = COMMAND_WRITE, M = COMMAND_DENY_OOM, L = COMMAND_LOADING };
     static const struct command all[] = {
@@ -753,4 +757,15 @@ const struct command *command_find(struct bytes name)
             return &all[i];
     }
     return NULL;
+}
+
+/* Replicas execute the same few commands again and again. */
+const struct command *command_find(struct bytes name)
+{
+    enum { KEPT = 256 };
+    static const struct command *kept[KEPT];
+    const struct command **place = &kept[hash_of(name.at, name.len) % KEPT];
+    if (!*place || !bytes_eq_nocase(name, bytes_str((*place)->name)))
+        *place = look_up(name);
+    return *place;
 }

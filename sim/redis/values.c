@@ -215,8 +215,9 @@ bool hash_remove(struct value *value, struct bytes field)
 
 size_t zset_find(const struct value *value, struct bytes member)
 {
+    uint64_t hash = hash_of(member.at, member.len);
     for (size_t i = 0; i < value->count; i++) {
-        if (bytes_eq(value->items[i].member, member))
+        if (value->items[i].hash == hash && bytes_eq(value->items[i].member, member))
             return i;
     }
     return SIZE_MAX;
@@ -238,16 +239,24 @@ static size_t zset_place(const struct value *value, struct bytes member, double 
     return low;
 }
 
-bool zset_set(struct value *value, struct bytes member, double score)
+static void zset_insert(struct value *value, struct value_item added)
 {
-    size_t old = zset_find(value, member);
-    struct bytes own = old == SIZE_MAX ? copy_of(member) : value->items[old].member;
-    if (old != SIZE_MAX)
-        take_out(value, old);
-    struct value_item *item = insert(value, zset_place(value, own, score));
-    item->member = own;
-    item->score = score;
-    return old == SIZE_MAX;
+    *insert(value, zset_place(value, added.member, added.score)) = added;
+}
+
+void zset_add(struct value *value, struct bytes member, double score)
+{
+    zset_insert(value, (struct value_item){.member = copy_of(member),
+                                           .hash = hash_of(member.at, member.len),
+                                           .score = score});
+}
+
+void zset_move(struct value *value, size_t at, double score)
+{
+    struct value_item moved = value->items[at];
+    moved.score = score;
+    take_out(value, at);
+    zset_insert(value, moved);
 }
 
 void zset_remove_at(struct value *value, size_t at)

@@ -14,6 +14,7 @@ enum value_kind { VALUE_HASH, VALUE_ZSET, VALUE_STRING };
 
 struct value_item {
     struct bytes member; /* owned */
+    uint64_t hash;       /* of a sorted set's member, so that few are compared */
     double score;        /* of a sorted set */
     struct buf value;    /* of a hash */
 };
@@ -54,8 +55,10 @@ bool hash_remove(struct value *value, struct bytes field);
 
 /* The index of the member, or SIZE_MAX. O(members). */
 size_t zset_find(const struct value *value, struct bytes member);
-/* Adds the member or changes its score. True: the member is new. */
-bool zset_set(struct value *value, struct bytes member, double score);
+/* The member must not be there. */
+void zset_add(struct value *value, struct bytes member, double score);
+/* Changes the score of the member at the index, and so its index. */
+void zset_move(struct value *value, size_t at, double score);
 void zset_remove_at(struct value *value, size_t at);
 
 #endif

@@ -15,6 +15,8 @@
  * memory is far again at once, at the same place. It is ready then, though its record has the state
  * delayed. The index has this in one bit of the place, so the offset in a file has one bit less.
  */
+#include "core/far.h"
+
 #include <string.h>
 
 #include "base/check.h"
@@ -22,7 +24,6 @@
 #include "base/mem.h"
 #include "base/prefetch.h"
 #include "core/core_internal.h"
-#include "core/far.h"
 
 enum {
     GROUP_BITS = 8,  /* of numbers: jobs that were pushed one after the other */

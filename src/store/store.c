@@ -2,6 +2,8 @@
  * Connects the parts: opening, a turn, admission, reading bodies, closing. internal.h lists the
  * parts.
  */
+#include "store/store.h"
+
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"

@@ -39,11 +39,13 @@ def has_its_own(item):
 
 
 def share_out(items):
-    """For several workers (--dist loadgroup): the tests of a file go to one, which shares its servers.
-    Those that are marked `long` or `deadline` go alone; the long ones begin first, so that none is left over."""
+    """For several workers (--dist loadgroup): the tests of a file go to one, which shares its servers; so do those of
+    all files that ask for RabbitMQ, which takes long to start. Those that are marked `long` or `deadline` go alone;
+    the long ones begin first, so that none is left over."""
     for item in items:
         if not item.get_closest_marker("long") and not item.get_closest_marker("deadline"):
-            item.add_marker(pytest.mark.xdist_group(item.location[0].replace("/", ".")))
+            file = item.location[0].replace("/", ".")
+            item.add_marker(pytest.mark.xdist_group("rabbit" if "rabbit" in item.fixturenames else file))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

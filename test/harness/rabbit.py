@@ -1,5 +1,6 @@
 """A RabbitMQ of the tests' own: Debian's, on ports of its own, in a folder of its own. It takes 10 seconds
-and more to start, so one serves all files of a worker; queues and exchanges need names of the test's own."""
+and more to start, so one serves all tests that have the fixture, on one worker (test/black/conftest.py); queues and
+exchanges need names of the test's own. It has a port with TLS, too, where it asks for a certificate (front.py)."""
 
 import os
 import shutil
@@ -11,6 +12,7 @@ import pika
 import pika.exceptions
 import pytest
 
+from front import certificates
 from ports import free_port
 from process import LATERD
 
@@ -24,15 +26,21 @@ NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not os.path.exists(PLU
 
 
 class Rabbit:
-    def __init__(self, folder, conf=()):
+    def __init__(self, folder):
         self.folder = folder
-        self.port, self.dist, self.epmd, self.admin = free_port(), free_port(), free_port(), free_port()
+        self.port, self.tls_port, self.dist, self.epmd, self.admin = (free_port() for _ in range(5))
         folder.mkdir(parents=True, exist_ok=True)
+        self.certificates = certs = folder / "certificates"
+        certs.mkdir(exist_ok=True)
+        certificates(certs)
         self.process = self.names = None
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbit.conf").write_text("\n".join([
             f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false", "handshake_timeout = 60000",
-            "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB", *conf]) + "\n")
+            "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB",
+            f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}", f"ssl_options.cacertfile = {certs}/ca.crt",
+            f"ssl_options.certfile = {certs}/server.crt", f"ssl_options.keyfile = {certs}/server.key",
+            "ssl_options.verify = verify_peer", "ssl_options.fail_if_no_peer_cert = true"]) + "\n")
         # Of a plugin that is not enabled rabbit.conf must not speak.
         (folder / "advanced.config").write_text(
             f'[{{rabbitmq_management, [{{tcp_config, [{{port, {self.admin}}}, {{ip, "127.0.0.1"}}]}}]}}].\n')
@@ -86,14 +94,11 @@ class Rabbit:
             "127.0.0.1", self.port, heartbeat=0, socket_timeout=60, stack_timeout=90, blocked_connection_timeout=120))
 
     def eval(self, expression):
-        """Runs Erlang in the server."""
-        return self.control("eval", expression)
-
-    def control(self, *arguments):
-        done = subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-n", f"t{self.port}@localhost",
-                               *arguments], env=self.env, capture_output=True, text=True, timeout=180,
-                              check=True)
-        return done.stdout
+        """Runs Erlang in the server, as `rabbitmqctl eval` does, which takes seconds of processor to begin. erl_call
+        comes with Debian's Erlang."""
+        done = subprocess.run(["erl_call", "-R", "-sname", f"t{self.port}@localhost", "-e"], input=expression + "\n",
+                              env=self.env, capture_output=True, text=True, timeout=180, check=True)
+        assert done.stdout.startswith("{ok, "), done.stdout + done.stderr
 
     def _end(self, number):
         if self.process is None:
@@ -120,7 +125,7 @@ class Rabbit:
 # ---- fixtures; import them by these names ----
 
 
-_one = None  # for all files of a worker
+_one = None  # for all tests
 
 
 @pytest.fixture(scope="module", name="rabbit")

@@ -1,20 +1,30 @@
 """Each lint tool finds the violation planted for it, and lets the innocent neighbour pass."""
 
+import contextlib
+import io
 import os
 import re
+import runpy
 import shutil
+import signal
 import subprocess
+import sys
 import textwrap
+from unittest import mock
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOOLS = os.path.join(ROOT, "tools")
 
 
 def lint(tool, *arguments):
-    done = subprocess.run([os.path.join(ROOT, "tools", tool), *map(str, arguments)],
-                          capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr
+    """(exit code, what it says). Not in a process of its own: that takes longer to start than the tool takes here."""
+    path, said = os.path.join(TOOLS, tool), io.StringIO()
+    with contextlib.redirect_stderr(said), mock.patch.object(sys, "argv", [path, *map(str, arguments)]), \
+         mock.patch.object(sys, "path", [*sys.path]), pytest.raises(SystemExit) as end:
+        runpy.run_path(path, run_name="__main__")
+    return end.value.code or 0, said.getvalue()
 
 
 def plant(path, source):
@@ -47,6 +57,28 @@ def test_an_include_goes_only_where_an_arrow_leads(tmp_path, folder, include, ma
     code, said = lint("lint-includes", "--root", tmp_path, f"{folder}/x.c")
     assert code == (0 if may else 1)
     assert may or f"{folder}/x.c:1:" in said and include in said
+
+
+@pytest.mark.parametrize("name, text, says", [
+    ("src/core/x.c", '/* x */\n#include "core/x.h"\n\n#include <string.h>\n', None),
+    ("src/core/x.c", '\n#include <string.h>\n#include "core/x.h"\n', 'x.c:2: its first #include is not'),
+    ("src/core/x.c", "int x;\n", 'its own header, "core/x.h"'),
+    ("src/core/y.c", "#include <string.h>\n", None),
+    ("sim/x.c", '#include "sim/x.h"\n', None),
+    ("sim/x.c", '#include "sim/y.h"\n', "its own header"),
+    ("test/unit/core/x.c", "#include <string.h>\n", None),
+    ("src/core/y.h", "/* y */\n#ifndef Y_H\n#define Y_H\nint y;\n#endif /* Y_H */\n", None),
+    ("src/core/y.h", "/* y */\nint y;\n", "y.h:1: not all of it is inside #ifndef"),
+    ("src/core/y.h", "#ifndef Y_H\n#define Z_H\n#endif\n", "not all of it"),
+    ("src/core/y.h", "#ifndef Y_H\n#define Y_H\n#endif\nint y;\n", "not all of it"),
+])
+def test_a_header_can_be_included_alone_and_twice(tmp_path, name, text, says):
+    for folder in ("src/core", "sim", "test/unit/core"):
+        plant(tmp_path / folder / "x.h", "")
+    plant(tmp_path / name, text)
+    code, said = lint("lint-includes", "--root", tmp_path, name)
+    assert code == (1 if says else 0), said
+    assert not says or says in said
 
 
 @pytest.mark.parametrize("name, text, says", [
@@ -294,3 +326,16 @@ def test_the_last_line_of_the_units_names_what_failed(tmp_path, binary, says):
     assert done.returncode == 1
     assert named == f"failed: folder/x_test: {says}"
     assert last.startswith("units: ") and last.endswith(f" 1 failed, 0 skipped (folder/x_test: {says})")
+
+
+def test_a_group_is_kept_off_the_first_processor_and_let_back_to_it():
+    every = os.sched_getaffinity(0)
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE,
+                          start_new_session=True) as shell:
+        try:
+            sleeps = int(shell.stdout.readline())
+            for words, allowed in (([], every - {min(every)} or every), (["--end"], every)):
+                subprocess.run([os.path.join(TOOLS, "confine"), *words, str(shell.pid)], check=True)
+                assert [os.sched_getaffinity(one) for one in (shell.pid, sleeps)] == [allowed] * 2
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)

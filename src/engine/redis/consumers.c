@@ -2,12 +2,12 @@
  * Invariants: a waiter is in its group until it is answered; a group lives while it has waiters or
  * calls.
  */
-#include <stdlib.h>
-
+#include "engine/redis/consumers.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "engine/redis/consumers_parts.h"
 #include "engine/redis/queue_clock.h"
+#include <stdlib.h>
 
 enum {
     HIT_STREAK_MIN = 3,

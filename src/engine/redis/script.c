@@ -2,6 +2,8 @@
  * Encodes requests: which script executes a command, in which partition, and the request's bytes,
  * written in one pass to the send buffer.
  */
+#include "engine/redis/script.h"
+
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"

@@ -4,6 +4,7 @@
  * connection and no reply is held; in `roomless` while all places of the ring are taken; in a group
  * until the turn's end.
  */
+#include "engine/redis/script_request.h"
 #include "engine/redis/script_request_parts.h"
 
 #include <string.h>

@@ -16,6 +16,10 @@ import pytest
 from front import certificates
 from nats import Nats
 from process import LATERD, ROOT
+try:
+    from rabbit import NEEDED as RABBIT_NEEDED, a_rabbit  # noqa: F401
+except ImportError:
+    RABBIT_NEEDED = pytest.mark.skip(reason="needs python3-pika")
 from test_targets import laterd_to, needs_nats, push, set_target  # noqa: F401
 from wire import eventually
 
@@ -47,30 +51,7 @@ def expect_refused(client, server, topic, *reasons):
     assert job["failures"] == 0
 
 
-# ---- RabbitMQ ----
-
-
-@pytest.fixture(scope="module", name="secure_rabbit")
-def a_rabbit_with_tls(tmp_path_factory, certs):
-    """It asks clients for a certificate, and has no port without TLS but that of the tests."""
-    pytest.importorskip("pika")
-    import rabbit
-    from ports import free_port
-    if not os.path.exists(rabbit.SERVER) or not os.path.exists(rabbit.PLUGIN):
-        pytest.skip("rabbitmq-server or librabbitmq is not installed")
-    port = free_port()
-    server = rabbit.Rabbit(tmp_path_factory.mktemp("rabbit"), [
-        f"listeners.ssl.1 = 127.0.0.1:{port}", f"ssl_options.cacertfile = {certs}/ca.crt",
-        f"ssl_options.certfile = {certs}/server.crt", f"ssl_options.keyfile = {certs}/server.key",
-        "ssl_options.verify = verify_peer", "ssl_options.fail_if_no_peer_cert = true"])
-    server.tls_port = port
-    try:
-        connection = server.start().wait().connect()
-        connection.channel().queue_declare("jobs", durable=True)
-        connection.close()
-        yield server
-    finally:
-        server.stop()
+# ---- RabbitMQ: it asks for a certificate where it has TLS ----
 
 
 def rabbit_target(client):
@@ -86,19 +67,23 @@ def messages_of(rabbit, queue):
         connection.close()
 
 
-def test_amqps_with_an_authority_and_a_client_certificate(secure_rabbit, laterd_to, certs, tmp_path):
-    (tmp_path / "url").write_text(f"amqps://guest:guest@localhost:{secure_rabbit.tls_port}/%2f\n")
-    before = messages_of(secure_rabbit, "jobs")
+@RABBIT_NEEDED
+def test_amqps_with_an_authority_and_a_client_certificate(rabbit, laterd_to, tmp_path):
+    certs = rabbit.certificates
+    (tmp_path / "url").write_text(f"amqps://guest:guest@localhost:{rabbit.tls_port}/%2f\n")
+    before = messages_of(rabbit, "jobs")
     _, client = laterd_to("it", "amqp", f"file:{tmp_path}/url", ca=certs / "ca.crt",
                           certificate=certs / "client.crt", key=certs / "client.key")
     rabbit_target(client)
-    assert eventually(lambda: messages_of(secure_rabbit, "jobs") == before + 3, 20)
+    assert eventually(lambda: messages_of(rabbit, "jobs") == before + 3, 20)
 
 
+@RABBIT_NEEDED
 @pytest.mark.parametrize("wrong", ["authority", "certificate"])
-def test_amqps_is_refused_with_the_wrong(secure_rabbit, laterd_to, certs, wrong):
+def test_amqps_is_refused_with_the_wrong(rabbit, laterd_to, wrong):
+    certs = rabbit.certificates
     keys = {"certificate": certs / "client.crt", "key": certs / "client.key"}
-    server, client = laterd_to("it", "amqp", f"amqps://guest:guest@localhost:{secure_rabbit.tls_port}/%2f",
+    server, client = laterd_to("it", "amqp", f"amqps://guest:guest@localhost:{rabbit.tls_port}/%2f",
                                ca=certs / ("other.crt" if wrong == "authority" else "ca.crt"),
                                **(keys if wrong != "certificate" else {}))
     rabbit_target(client)

@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+import os
 import random
+import re
 import socket
-import uuid
 
 import pytest
 
@@ -29,18 +30,24 @@ def heap_bytes(client):
     raise AssertionError("no laterd_memory_bytes")
 
 
+def uuids(count):
+    """So many in their form, in a fifth of the time that uuid.uuid4() takes."""
+    return [f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}"
+            for one in re.findall("." * 32, os.urandom(16 * count).hex())]
+
+
 def come_and_go(client, topic, count):
     """So many jobs with UUIDs for ids are pushed, and deleted in another order."""
-    ids = [str(uuid.uuid4()) for _ in range(count)]
+    ids = uuids(count)
     for start in range(0, count, 1000):
-        jobs = [{"id": one, "body": "x" * 100, "delay": "1h"} for one in ids[start:start + 1000]]
-        assert client.post(f"/v1/topics/{topic}/jobs", json.dumps(jobs)).status in (200, 201)
+        jobs = ",".join(f'{{"id":"{one}","body":"{"x" * 100}","delay":"1h"}}' for one in ids[start:start + 1000])
+        assert client.post(f"/v1/topics/{topic}/jobs", f"[{jobs}]").status in (200, 201)
     assert client.counts(topic)["delayed"] == count
     random.Random(1).shuffle(ids)
     with Wire(client.port, seconds=60) as wire:
         for start in range(0, count, 500):
             batch = ids[start:start + 500]
-            wire.send(b"".join(request_bytes("DELETE", f"/v1/jobs/{one}") for one in batch))
+            wire.send("".join(f"DELETE /v1/jobs/{one} HTTP/1.1\r\nHost: localhost\r\n\r\n" for one in batch))
             answers = b""
             while answers.count(b"\r\n\r\n") < len(batch):
                 more = wire.socket.recv(1 << 20)
