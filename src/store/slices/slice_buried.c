@@ -20,8 +20,6 @@
 
 enum {
     RECORDS = 256,         /* looked at in one turn: up to some µs each */
-    TRIES = 6,             /* of a block that cannot be read, or does not match its checksum */
-    AGAIN_US = 100 * 1000, /* after the first failure; doubled after each */
     PAUSE_US = 5 * 1000,   /* between two blocks: 13 MB/s */
     BACKLOG = 1024 * 1024, /* bytes of unwritten log above which it waits */
 };
@@ -67,15 +65,6 @@ static bool wanted(const struct slices *slices)
 
 /* ---- the block ---- */
 
-static void drop_block(struct slice_buried *buried)
-{
-    CHECK(!buried->reading);
-    mem_free(buried->bytes);
-    buried->bytes = NULL;
-    buried->there = false;
-    buried->tries = 0;
-}
-
 /* Its turn is over. */
 static void end_slice(struct slices *slices)
 {
@@ -90,8 +79,8 @@ static void end_slice(struct slices *slices)
 static void end_block(struct slices *slices)
 {
     struct slice_buried *buried = &slices->buried;
-    int64_t blocks = (int64_t)(buried->op.len / SLICE_BLOCK_BYTES); /* one long job is many */
-    drop_block(buried);
+    int64_t blocks = (int64_t)(buried->read.len / SLICE_BLOCK_BYTES); /* one long job is many */
+    block_read_fini(&buried->read);
     buried->at_us = slices->store->now_us + PAUSE_US * (blocks > 0 ? blocks : 1);
     buried->block = next_block(buried->slice, buried->block + 1);
     if (buried->block == UINT32_MAX)
@@ -103,10 +92,10 @@ static void give_up(struct slices *slices, enum err err)
 {
     struct slice_buried *buried = &slices->buried;
     struct slice *slice = buried->slice;
-    uint64_t offset = (uint64_t)slice->fences[buried->block].offset * BLOCK;
+    uint64_t offset = slice_block_begin(slice, buried->block);
     slice->buried_unread = true;
     buried->jobs -= slice->buried;
-    drop_block(buried);
+    block_read_fini(&buried->read);
     end_slice(slices);
     if (!err) {
         segments_damaged(slices->segments, slice->segment, offset,
@@ -123,60 +112,27 @@ static void give_up(struct slices *slices, enum err err)
     slices->store->callbacks->notice(slices->store->callbacks, STORE_UNREAD, &error);
 }
 
-static void put_off(struct slices *slices, enum err err)
+static void read_failed(struct block_read *read, enum err err)
 {
-    struct slice_buried *buried = &slices->buried;
-    int64_t wait_us = (int64_t)AGAIN_US << buried->tries;
-    buried->at_us = slices->store->now_us + (err == ERR_AGAIN ? AGAIN_US : wait_us);
-    if (err != ERR_AGAIN && ++buried->tries == TRIES) /* ERR_AGAIN: no descriptor was free */
-        give_up(slices, err);
+    if (read->tries == BLOCK_READ_TRIES)
+        give_up(read->slices, err);
 }
 
-/* Called by the disk's thread. */
-static void inspect(struct disk_op *op)
+/* Begins to read the next block that has such jobs. */
+static void begin_block(struct slices *slices)
 {
-    struct slices *slices = op->owner;
     struct slice_buried *buried = &slices->buried;
-    buried->good = slice_block_good(slices, buried->slice, buried->block, buried->bytes, op->got,
-                                    &buried->payload_bytes);
-}
-
-static void read_ended(struct disk_op *op)
-{
-    struct slices *slices = op->owner;
-    struct slice_buried *buried = &slices->buried;
-    CHECK(buried->reading);
-    buried->reading = false;
-    segments_read_end(slices->segments, buried->slice->segment, op);
-    if (op->fresh && op->file)
-        slices->store->disk->verbs->close(slices->store->disk, op->file);
-    if (op->err || op->got <= BATCH_HEAD || !buried->good) {
-        put_off(slices, op->err ? op->err : op->got <= BATCH_HEAD ? ERR_IO : OK);
+    if (!buried->slice) {
+        buried->slice = LIST_ENTRY(buried->slices.next, struct slice, buried_link);
+        buried->block = 0;
+    }
+    buried->block = next_block(buried->slice, buried->block);
+    if (buried->block == UINT32_MAX) {
+        end_slice(slices);
         return;
     }
-    buried->there = true;
-    batch_walk_init(&buried->walk, buried->bytes, buried->payload_bytes);
-}
-
-static void read_block(struct slices *slices)
-{
-    struct slice_buried *buried = &slices->buried;
-    uint64_t offset = (uint64_t)buried->slice->fences[buried->block].offset * BLOCK;
-    size_t len = (size_t)(slice_block_end(buried->slice, buried->block) - offset);
-    if (!buried->bytes)
-        buried->bytes = mem_aligned(BLOCK, len);
-    buried->op = (struct disk_op){
-        .into = buried->bytes,
-        .len = len,
-        .offset = offset,
-        .fresh = buried->tries > 0, /* past the page cache */
-        .inspect = inspect,
-        .done = read_ended,
-        .owner = slices,
-    };
-    buried->reading = true;
-    buried->good = false;
-    segments_read(slices->segments, buried->slice->segment, &buried->op);
+    block_read_init(&buried->read, slices, buried->slice, buried->block, read_failed);
+    block_read_start(&buried->read, false, 0);
 }
 
 /* ---- its records ---- */
@@ -202,8 +158,8 @@ static void move_record(struct slices *slices, struct record *record, uint64_t o
 static void pass_some(struct slices *slices)
 {
     struct slice_buried *buried = &slices->buried;
-    struct batch_walk *walk = &buried->walk;
-    uint64_t begin = (uint64_t)buried->slice->fences[buried->block].offset * BLOCK;
+    struct batch_walk *walk = &buried->read.walk;
+    uint64_t begin = block_read_offset(&buried->read);
     enum err err = OK;
     for (unsigned i = 0; i < RECORDS && !err; i++) {
         struct slice_move move;
@@ -223,38 +179,39 @@ static void pass_some(struct slices *slices)
 
 /* ---- the turn ---- */
 
+/* When there is something to do, if it is wanted. */
+static int64_t due_us(const struct slice_buried *buried)
+{
+    const struct block_read *read = &buried->read;
+    return read->there ? INT64_MIN : read->slice ? read->retry_at_us : buried->at_us;
+}
+
 void slice_buried_turn(struct slices *slices)
 {
     struct slice_buried *buried = &slices->buried;
-    if (buried->reading || slices->store->now_us < buried->at_us || !wanted(slices))
+    struct block_read *read = &buried->read;
+    if (read->reading || slices->store->now_us < due_us(buried) || !wanted(slices))
         return;
-    if (buried->there) {
+    if (read->there)
         pass_some(slices);
-        return;
-    }
-    if (!buried->slice) {
-        buried->slice = LIST_ENTRY(buried->slices.next, struct slice, buried_link);
-        buried->block = 0;
-    }
-    buried->block = buried->bytes ? buried->block : next_block(buried->slice, buried->block);
-    if (buried->block == UINT32_MAX)
-        end_slice(slices);
+    else if (read->slice)
+        block_read_start(read, false, 0);
     else
-        read_block(slices);
+        begin_block(slices);
 }
 
 int64_t slice_buried_next_us(const struct slices *slices)
 {
     const struct slice_buried *buried = &slices->buried;
-    if (buried->reading || !wanted(slices)) /* a disk operation that ends starts a turn */
+    if (buried->read.reading || !wanted(slices)) /* a disk operation that ends starts a turn */
         return INT64_MAX;
-    int64_t now_us = slices->store->now_us;
-    return buried->at_us > now_us ? buried->at_us : now_us;
+    int64_t now_us = slices->store->now_us, at_us = due_us(buried);
+    return at_us > now_us ? at_us : now_us;
 }
 
 bool slice_buried_busy(const struct slices *slices)
 {
-    return slices->buried.reading;
+    return slices->buried.read.reading;
 }
 
 /* ---- life ---- */
@@ -270,7 +227,7 @@ void slice_buried_forget(struct slices *slices, struct slice *slice)
     struct slice_buried *buried = &slices->buried;
     CHECK(slice->buried == 0);
     if (buried->slice == slice) {
-        drop_block(buried);
+        block_read_fini(&buried->read);
         buried->slice = NULL;
     }
     list_remove(&slice->buried_link);
@@ -298,7 +255,7 @@ void slice_buried_valid(const struct slices *slices)
     for (const struct list *at = slices->all.next; at != &slices->all; at = at->next)
         jobs += count_again(LIST_ENTRY(at, const struct slice, link));
     CHECK(jobs == buried->jobs);
-    CHECK(!buried->bytes || buried->slice);
-    CHECK(!buried->there || (buried->bytes && !buried->reading));
-    CHECK(!buried->reading || buried->slice->segment->reading > 0); /* T3 */
+    block_read_valid(&buried->read);
+    CHECK(!buried->read.slice ||
+          (buried->read.slice == buried->slice && buried->read.block == buried->block));
 }

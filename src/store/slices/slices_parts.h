@@ -2,34 +2,23 @@
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
  * records live. slice_load.c: loads jobs into memory before their due time. slice_buried.c: moves
  * buried jobs out of slices of other jobs. slice_due.c: counts due jobs. slice_recover.c: opening.
- * far_page.c and far_blocks.c: search slices. Others do not include this.
+ * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
 
 #include "store/internal.h"
 #include "store/record.h"
+#include "store/slices/block_read.h"
 #include "store/slices/slices.h"
 
-/* A block that is being loaded. */
+/* A block that is being loaded: it is read, then its records are passed to the callbacks. */
 struct block_load {
     struct list link; /* slice_load::blocks, unless the slice is being emptied */
-    struct slices *slices;
-    struct slice *slice;
-    uint32_t block; /* number of its block */
-    bool again;     /* it could not be read at once, and is overtaken: slice_is_unread() */
-    bool emptying;  /* the slice is being emptied: live records go back to the log */
-    bool reading;
-    bool good;    /* what was read matches its checksum */
-    bool there;   /* the block is in memory, and its records are passed to the callbacks */
-    bool damaged; /* the block's checksum does not match */
-    char *bytes;
-    size_t len;
-    uint32_t payload_bytes;
-    struct disk_op op;
-    struct batch_walk walk;
-    unsigned tries;
-    int64_t retry_at_us; /* of a read that failed */
+    struct block_read read;
+    bool again;    /* it could not be read at once, and is overtaken: slice_is_unread() */
+    bool emptying; /* the slice is being emptied: live records go back to the log */
+    bool damaged;  /* the block's checksum does not match */
 };
 
 struct slice_load {
@@ -50,17 +39,10 @@ struct slice_buried {
     struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
     uint64_t jobs;       /* of all slices that can be read */
     struct slice *slice; /* whose turn it is; NULL: none's … */
-    uint32_t block;      /* … and its block that is read */
-    char *bytes;         /* NULL: no block is under way */
-    bool reading;
-    bool good;  /* what was read matches its checksum */
-    bool there; /* the block is in memory, and its records are looked through */
-    uint32_t payload_bytes;
-    struct disk_op op;
-    struct batch_walk walk;
-    unsigned tries;
-    int64_t at_us;  /* nothing is done before this time */
-    uint64_t moved; /* for tests: records appended to the log */
+    uint32_t block;      /* … and its next block; … */
+    struct block_read read; /* … if it is set, it is of that block */
+    int64_t at_us;          /* the next block is not read before this time */
+    uint64_t moved;         /* for tests: records appended to the log */
 };
 
 enum { DUE_SPANS = 6 };
@@ -102,10 +84,20 @@ static inline struct slice *slice_of(struct list *link)
     return LIST_ENTRY(link, struct slice, link);
 }
 
+static inline uint64_t slice_block_begin(const struct slice *slice, uint32_t block)
+{
+    return (uint64_t)slice->fences[block].offset * BLOCK;
+}
+
 static inline uint64_t slice_block_end(const struct slice *slice, uint32_t block)
 {
     bool last = block + 1 == slice->head.blocks;
-    return last ? slice->head.data_end : (uint64_t)slice->fences[block + 1].offset * BLOCK;
+    return last ? slice->head.data_end : slice_block_begin(slice, block + 1);
+}
+
+static inline size_t slice_block_bytes(const struct slice *slice, uint32_t block)
+{
+    return (size_t)(slice_block_end(slice, block) - slice_block_begin(slice, block));
 }
 
 /* ---- slices.c ---- */
@@ -139,9 +131,6 @@ enum err slices_drop_older(struct slices *slices) MUST_USE;
 
 /* The block in which this offset of the file is. O(log blocks) */
 uint32_t slice_block_at(const struct slice *slice, uint64_t offset);
-/* Are these `len` bytes the whole block? Any thread, while the slice is not dropped. O(len) */
-bool slice_block_good(const struct slices *slices, const struct slice *slice, uint32_t block,
-                      const char *bytes, size_t len, uint32_t *out_payload_bytes);
 /* How many records of the block live. O(bytes of the block / 512) */
 uint32_t slice_block_live(const struct slice *slice, uint32_t block);
 /* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
