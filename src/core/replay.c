@@ -301,7 +301,7 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
     return true;
 }
 
-bool core_relocate_buried(struct core *core, const struct event *event, uint64_t where)
+bool core_relocate_changed(struct core *core, const struct event *event, uint64_t where)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number == POOL_NONE)

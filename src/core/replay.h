@@ -47,7 +47,7 @@ void core_replayed(struct core *core, int64_t now_us);
 bool core_relocate(struct core *core, const struct event *event, uint64_t where);
 /* The same of a JOB, only if the job is buried and has no notes of attempts, so that it may leave
    memory (core_spill()). */
-bool core_relocate_buried(struct core *core, const struct event *event, uint64_t where);
+bool core_relocate_changed(struct core *core, const struct event *event, uint64_t where);
 /*
  * The records at places from `first` up to (not including) `end` cannot be read. Emits
  * each job whose record is there again, with an empty body; notes of attempts at those places are

@@ -1,6 +1,6 @@
 /*
  * Reads one whole block of a slice by the disk's threads, and tries again if that fails. Used by
- * slice_load.c and slice_buried.c; listings read parts of blocks (far_page.c).
+ * slice_load.c and slice_changed.c; listings read parts of blocks (far_page.c).
  *
  * A read fails if the disk cannot read the block, or if the block does not match its checksum: the
  * second may have happened on the way from the disk, so later reads go past the page cache. If no

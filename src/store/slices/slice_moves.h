@@ -15,7 +15,7 @@
 enum slice_move_kind {
     MOVE_OTHER,
     MOVE_BURIED,       /* since then the job is buried, … */
-    MOVE_BURIED_STAYS, /* … and must stay in memory, by slice_buried.c */
+    MOVE_BURIED_STAYS, /* … and must stay in memory, by slice_changed.c */
 };
 
 /* A record of the log. */

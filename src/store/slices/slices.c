@@ -92,7 +92,7 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
     segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
     if (move.kind == MOVE_BURIED)
-        slice_buried_count(slices, slice, unit, false);
+        slice_changed_count(slices, slice, unit, false);
 }
 
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
@@ -108,7 +108,7 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
         else
             slice_moves_set(&slice->moves, unit, move);
         if (goes && move.kind == MOVE_BURIED)
-            slice_buried_count(slices, slice, unit, false);
+            slice_changed_count(slices, slice, unit, false);
     }
     slice_moves_fini(&old);
 }
@@ -145,7 +145,7 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
     if (move.kind == MOVE_BURIED)
-        slice_buried_count(slices, slice, unit, true);
+        slice_changed_count(slices, slice, unit, true);
 }
 
 void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit)
@@ -155,7 +155,7 @@ void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t un
         return;
     move.kind = MOVE_BURIED_STAYS;
     slice_moves_set(&slice->moves, unit, move);
-    slice_buried_count(slices, slice, unit, false);
+    slice_changed_count(slices, slice, unit, false);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)
@@ -173,7 +173,7 @@ void slices_drop(struct slices *slices, struct slice *slice)
     slice_forget_moves(slices, slice, true);
     segments_remove_slice_log(slices->segments, slice->logged_segment, slice->logged_bytes, 0);
     slice_load_forget(slices, slice);
-    slice_buried_forget(slices, slice);
+    slice_changed_forget(slices, slice);
     segments_drop_slice(slices->segments, slice->segment);
     list_remove(&slice->link);
     list_remove(&slice->dead_link);
@@ -437,7 +437,7 @@ void slices_turn(struct slices *slices)
     if (slices->store->failed || slices->store->closing || slices->count == 0)
         return;
     slice_load_turn(slices);
-    slice_buried_turn(slices);
+    slice_changed_turn(slices);
     slice_due_turn(slices);
     remove_one(slices);
 }
@@ -447,12 +447,12 @@ int64_t slices_next_us(const struct slices *slices)
     if (slices->store->failed || slices->count == 0)
         return INT64_MAX;
     int64_t next_us = time_earlier(slice_load_next_us(slices), slice_due_next_us(slices));
-    return time_earlier(next_us, slice_buried_next_us(slices));
+    return time_earlier(next_us, slice_changed_next_us(slices));
 }
 
 bool slices_busy(const struct slices *slices)
 {
-    return slices->removing || slice_load_busy(slices) || slice_buried_busy(slices);
+    return slices->removing || slice_load_busy(slices) || slice_changed_busy(slices);
 }
 
 /* ---- counts ---- */
@@ -481,7 +481,7 @@ struct slices *slices_new(struct store *store)
     list_init(&slices->all);
     list_init(&slices->dead);
     slice_load_init(slices);
-    slice_buried_init(slices);
+    slice_changed_init(slices);
     slice_due_init(slices);
     return slices;
 }
@@ -557,7 +557,7 @@ void slices_valid(const struct slices *slices)
         count++;
     }
     slice_load_valid(slices);
-    slice_buried_valid(slices);
+    slice_changed_valid(slices);
     CHECK(live_bytes == slices->live_bytes);
     CHECK(logged_bytes == segments_slice_log_bytes(slices->segments)); /* T2 */
     CHECK(live == slices->live_jobs && dead == slices->dead_jobs && count == slices->count);

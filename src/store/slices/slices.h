@@ -62,7 +62,7 @@ struct slice {
     uint32_t logged_segment;         /* the segment of that batch */
     uint64_t logged_bytes;           /* bytes of its SLICE records from that batch on */
     struct slice_moves moves;        /* the last MOVEs of its live jobs */
-    struct list buried_link;         /* slice_buried::slices, if it has … */
+    struct list buried_link;         /* slice_changed::slices, if it has … */
     uint32_t buried; /* … jobs that were buried since it was made, and may leave memory; … */
     uint32_t *buried_in; /* … so many in each block; NULL: there was none */
     bool buried_unread;  /* they stay, because a block could not be read */

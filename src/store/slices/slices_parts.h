@@ -1,6 +1,6 @@
 /*
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
- * records live. slice_load.c: loads jobs into memory before their due time. slice_buried.c: moves
+ * records live. slice_load.c: loads jobs into memory before their due time. slice_changed.c: moves
  * buried jobs out of slices of other jobs. slice_due.c: counts due jobs. slice_recover.c: opening.
  * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
  */
@@ -35,7 +35,7 @@ struct slice_load {
 };
 
 /* Buried jobs in slices of other jobs, and the block that is read to move some of them. */
-struct slice_buried {
+struct slice_changed {
     struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
     uint64_t jobs;       /* of all slices that can be read */
     struct slice *slice; /* whose turn it is; NULL: none's … */
@@ -70,7 +70,7 @@ struct slices {
     uint64_t looks;      /* for tests: slices examined by whoever visits all of them */
     uint64_t words;      /* for tests: words of slice::dead read to write SLICE records again */
     struct slice_load load;
-    struct slice_buried buried;
+    struct slice_changed changed;
     struct slice_due due;      /* the last complete survey; at_us INT64_MIN: none */
     struct slice_due counting; /* the survey under way, … */
     uint32_t due_next;         /* … the next slice number it examines; UINT32_MAX: no survey */
@@ -166,18 +166,18 @@ bool slice_load_ordered(const struct slices *slices, const struct slice *slice);
 /* Before the slice is dropped: removes it from the heaps and from struct slice_load. */
 void slice_load_forget(struct slices *slices, struct slice *slice);
 
-/* ---- slice_buried.c ---- */
+/* ---- slice_changed.c ---- */
 
-void slice_buried_init(struct slices *slices);
+void slice_changed_init(struct slices *slices);
 /* Such a job's last MOVE, of the record that begins at this unit, is noted (`more`), or no longer.
    O(log blocks) */
-void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more);
-void slice_buried_turn(struct slices *slices);
-int64_t slice_buried_next_us(const struct slices *slices);
-bool slice_buried_busy(const struct slices *slices); /* a block is being read */
+void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more);
+void slice_changed_turn(struct slices *slices);
+int64_t slice_changed_next_us(const struct slices *slices);
+bool slice_changed_busy(const struct slices *slices); /* a block is being read */
 /* Before the slice is dropped, when its moves are forgotten. */
-void slice_buried_forget(struct slices *slices, struct slice *slice);
-void slice_buried_valid(const struct slices *slices); /* O(slots of all moves) */
+void slice_changed_forget(struct slices *slices, struct slice *slice);
+void slice_changed_valid(const struct slices *slices); /* O(slots of all moves) */
 
 /* ---- slice_due.c ---- */
 

@@ -710,22 +710,22 @@ static void a_buried_job_leaves_the_slice_that_it_came_from_if_it_may_leave_memo
     struct cmd bury = {.kind = CMD_BURY, .job = {.ref.seq = 1, .note = BYTES("it failed")}};
     (void)run_returned_job();
     struct event event = record_of(1, "a");
-    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it is ready */
+    assert_false(core_relocate_changed(bed.core, &event, slice.where)); /* it is ready */
     assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
     assert_int_equal(ask(CMD_BURY, 1), OK);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where + 8));
-    assert_true(core_relocate_buried(bed.core, &event, slice.where));
+    assert_false(core_relocate_changed(bed.core, &event, slice.where + 8));
+    assert_true(core_relocate_changed(bed.core, &event, slice.where));
     assert_true(last.kind == EVENT_JOB && last.job.state == JOB_BURIED);
     assert_true(last.record.where == slice.where); /* which dies with it */
     assert_int_equal(ask(CMD_DELETE, 1), OK);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where));
+    assert_false(core_relocate_changed(bed.core, &event, slice.where));
     core_bed_close(&bed);
     (void)setup(NULL);
     (void)run_returned_job();
     assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
     (void)core_apply(bed.core, START, &bury, &bed);
     assert_int_equal(bed.first.state, JOB_BURIED);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it has a note */
+    assert_false(core_relocate_changed(bed.core, &event, slice.where)); /* it has a note */
 }
 
 static bool is_at(void *ctx, uint64_t where)

@@ -65,7 +65,7 @@ static size_t bury_most(struct model *model)
     for (size_t i = 0; i < model->job_count; i++)
         if (i % 3)
             bury(model, &model->jobs[i]);
-    assert_int_equal(model->store->slices->buried.jobs, misplaced(model));
+    assert_int_equal(model->store->slices->changed.jobs, misplaced(model));
     return misplaced(model);
 }
 
@@ -95,7 +95,7 @@ static void p8_so_many_buried_jobs_that_came_back_stay_in_memory(void **state)
             reopen(&model);
             model_check(&model);
             assert_true(misplaced(&model) > FAR_JOBS / 2);
-            assert_int_equal(model.store->slices->buried.jobs, misplaced(&model));
+            assert_int_equal(model.store->slices->changed.jobs, misplaced(&model));
         }
         settle_for(&model, 2);
         assert_in_range(misplaced(&model), 0, STAY);
@@ -115,7 +115,7 @@ static void no_more_of_them_is_written_than_has_to_be(void **state)
     all_come(&model);
     size_t there = bury_most(&model);
     settle_for(&model, 2);
-    assert_int_equal(model.store->slices->buried.moved, 0);
+    assert_int_equal(model.store->slices->changed.moved, 0);
     assert_int_equal(misplaced(&model), there);
     model_fini_reopened(&model);
 }
@@ -132,9 +132,9 @@ static void what_is_not_buried_stays_in_its_slice(void **state)
     for (size_t i = 0; i < model.job_count; i += 3)
         others += store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
     assert_true(others > 0);
-    uint64_t there = model.store->slices->buried.jobs;
+    uint64_t there = model.store->slices->changed.jobs;
     settle_for(&model, 2);
-    assert_int_equal(model.store->slices->buried.moved, there);
+    assert_int_equal(model.store->slices->changed.moved, there);
     assert_int_equal(misplaced(&model), 0);
     for (size_t i = 0; i < model.job_count; i += 3)
         others -= store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
@@ -160,12 +160,12 @@ static void p8_a_turn_looks_at_a_bounded_number_of_records(void **state)
     settle_for(&model, 4);
     all_come(&model);
     (void)bury_most(&model);
-    uint64_t most = 0, before = model.store->slices->buried.moved;
+    uint64_t most = 0, before = model.store->slices->changed.moved;
     for (int i = 0; i < 2000; i++) {
         store_turn(model.store, model.now_us += 1000);
         model_disk_works(&model);
         store_poll(model.store);
-        uint64_t moved = model.store->slices->buried.moved - before;
+        uint64_t moved = model.store->slices->changed.moved - before;
         most = moved > most ? moved : most;
         before += moved;
     }
@@ -199,7 +199,7 @@ static bool count_asked(struct store_callbacks *callbacks, const struct event *e
                         uint64_t where)
 {
     asked++;
-    return model_relocate_buried(callbacks, event, where);
+    return model_relocate_changed(callbacks, event, where);
 }
 
 /* Jobs with notes of failed attempts: the core does not let them leave. */
@@ -214,16 +214,16 @@ static void those_that_must_stay_are_asked_for_once(void **state)
     for (size_t i = 0; i < model.job_count; i++)
         bury(&model, &model.jobs[i]);
     struct slices *slices = model.store->slices;
-    uint64_t there = slices->buried.jobs;
+    uint64_t there = slices->changed.jobs;
     asked = 0;
-    model.callbacks.relocate_buried = count_asked;
+    model.callbacks.relocate_changed = count_asked;
     assert_true(there > FAR_JOBS / 2);
     settle_for(&model, 2);
     assert_int_equal(asked, there);
     grow_log(&model); /* their MOVEs are written again */
     assert_int_equal(asked, there);
-    assert_int_equal(slices->buried.jobs, 0);
-    assert_int_equal(slices->buried.moved, 0);
+    assert_int_equal(slices->changed.jobs, 0);
+    assert_int_equal(slices->changed.moved, 0);
     size_t one = 0;
     while (!model.jobs[one].live || !model.jobs[one].noted ||
            store_slice_state(model.store, model.jobs[one].stored.where) != JOB_DELAYED)
@@ -238,7 +238,7 @@ static void those_that_must_stay_are_asked_for_once(void **state)
         model_emit_move(&model, &model.jobs[i]);
         bury(&model, &model.jobs[i]);
     }
-    assert_int_equal(slices->buried.jobs, misplaced(&model));
+    assert_int_equal(slices->changed.jobs, misplaced(&model));
     settle_for(&model, 2);
     assert_int_equal(misplaced(&model), 0);
     model_fini_reopened(&model);
@@ -314,7 +314,7 @@ static void jobs_of_a_slice_that_cannot_be_read_stay(void **state)
     assert_true(stay > 0);
     assert_int_equal(misplaced(&model), stay);
     assert_int_equal(misplaced_in(&model, number), stay);
-    assert_int_equal(model.store->slices->buried.jobs, 0); /* others need not leave for them */
+    assert_int_equal(model.store->slices->changed.jobs, 0); /* others need not leave for them */
     assert_int_equal(model.notices[STORE_UNREAD], 1);
     assert_non_null(strstr(model.noticed.text, "until the next start"));
     sim_disk_bad(model.disk, "", 0, 0);
@@ -391,7 +391,7 @@ static void bury_and_live(struct model *model, void *to)
     }
     if (!model->failed)
         model_work(model, 60);
-    deeds->moved += model->store->slices->buried.moved;
+    deeds->moved += model->store->slices->changed.moved;
     deeds->gone += far_of(model, JOB_BURIED);
     deeds->failed += model->failed;
 }

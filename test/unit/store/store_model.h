@@ -331,8 +331,8 @@ static inline size_t model_buried_in_memory(const struct model *model)
     return count;
 }
 
-static inline bool model_relocate_buried(struct store_callbacks *callbacks,
-                                         const struct event *event, uint64_t where)
+static inline bool model_relocate_changed(struct store_callbacks *callbacks,
+                                          const struct event *event, uint64_t where)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     const struct model_job *job = model_find(model, event->job.seq);
@@ -659,7 +659,7 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.far_image_drop = model_far_image_drop;
     model->options.image_jobs = 1;
     model->callbacks.relocate_moves = model_relocate_moves;
-    model->callbacks.relocate_buried = model_relocate_buried;
+    model->callbacks.relocate_changed = model_relocate_changed;
 }
 
 static inline void model_fini(struct model *model)

@@ -26,7 +26,7 @@ enum {
 
 /* ---- which jobs there are ---- */
 
-void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more)
+void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more)
 {
     uint32_t block = slice_block_at(slice, (uint64_t)unit * SLICE_UNIT);
     uint32_t by = more ? 1 : UINT32_MAX; /* UINT32_MAX subtracts one */
@@ -36,11 +36,11 @@ void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t uni
     slice->buried_in[block] += by;
     slice->buried += by;
     if (!slice->buried_unread) /* else they stay: no others need leave for them */
-        slices->buried.jobs += more ? 1 : UINT64_MAX;
+        slices->changed.jobs += more ? 1 : UINT64_MAX;
     if (slice->buried == 0)
         list_remove(&slice->buried_link);
     else if (list_empty(&slice->buried_link) && !slice->buried_unread)
-        list_add_tail(&slices->buried.slices, &slice->buried_link);
+        list_add_tail(&slices->changed.slices, &slice->buried_link);
 }
 
 /* The next block from `block` on that has such jobs; UINT32_MAX: there is none. O(blocks). */
@@ -56,10 +56,10 @@ static uint32_t next_block(const struct slice *slice, uint32_t block)
 static bool wanted(const struct slices *slices)
 {
     const struct store *store = slices->store;
-    const struct slice_buried *buried = &slices->buried;
-    bool chosen = buried->slice ||
-                  (!list_empty(&buried->slices) && buried->jobs > store->options.buried_in_memory);
-    return chosen && store->options.horizon_us > 0 && store->callbacks->relocate_buried &&
+    const struct slice_changed *changed = &slices->changed;
+    bool chosen = changed->slice || (!list_empty(&changed->slices) &&
+                                     changed->jobs > store->options.buried_in_memory);
+    return chosen && store->options.horizon_us > 0 && store->callbacks->relocate_changed &&
            !segments_full(slices->segments) && log_backlog_bytes(store->log) <= BACKLOG;
 }
 
@@ -68,34 +68,34 @@ static bool wanted(const struct slices *slices)
 /* Its turn is over. */
 static void end_slice(struct slices *slices)
 {
-    struct slice_buried *buried = &slices->buried;
-    struct slice *slice = buried->slice;
-    buried->slice = NULL;
+    struct slice_changed *changed = &slices->changed;
+    struct slice *slice = changed->slice;
+    changed->slice = NULL;
     list_remove(&slice->buried_link);
     if (slice->buried > 0 && !slice->buried_unread)
-        list_add_tail(&slices->buried.slices, &slice->buried_link);
+        list_add_tail(&slices->changed.slices, &slice->buried_link);
 }
 
 static void end_block(struct slices *slices)
 {
-    struct slice_buried *buried = &slices->buried;
-    int64_t blocks = (int64_t)(buried->read.len / SLICE_BLOCK_BYTES); /* one long job is many */
-    block_read_fini(&buried->read);
-    buried->at_us = slices->store->now_us + PAUSE_US * (blocks > 0 ? blocks : 1);
-    buried->block = next_block(buried->slice, buried->block + 1);
-    if (buried->block == UINT32_MAX)
+    struct slice_changed *changed = &slices->changed;
+    int64_t blocks = (int64_t)(changed->read.len / SLICE_BLOCK_BYTES); /* one long job is many */
+    block_read_fini(&changed->read);
+    changed->at_us = slices->store->now_us + PAUSE_US * (blocks > 0 ? blocks : 1);
+    changed->block = next_block(changed->slice, changed->block + 1);
+    if (changed->block == UINT32_MAX)
         end_slice(slices);
 }
 
 /* The block cannot be read, or (OK) is damaged: such jobs of this slice stay in memory. */
 static void give_up(struct slices *slices, enum err err)
 {
-    struct slice_buried *buried = &slices->buried;
-    struct slice *slice = buried->slice;
-    uint64_t offset = slice_block_begin(slice, buried->block);
+    struct slice_changed *changed = &slices->changed;
+    struct slice *slice = changed->slice;
+    uint64_t offset = slice_block_begin(slice, changed->block);
     slice->buried_unread = true;
-    buried->jobs -= slice->buried;
-    block_read_fini(&buried->read);
+    changed->jobs -= slice->buried;
+    block_read_fini(&changed->read);
     end_slice(slices);
     if (!err) {
         segments_damaged(slices->segments, slice->segment, offset,
@@ -121,18 +121,18 @@ static void read_failed(struct block_read *read, enum err err)
 /* Begins to read the next block that has such jobs. */
 static void begin_block(struct slices *slices)
 {
-    struct slice_buried *buried = &slices->buried;
-    if (!buried->slice) {
-        buried->slice = LIST_ENTRY(buried->slices.next, struct slice, buried_link);
-        buried->block = 0;
+    struct slice_changed *changed = &slices->changed;
+    if (!changed->slice) {
+        changed->slice = LIST_ENTRY(changed->slices.next, struct slice, buried_link);
+        changed->block = 0;
     }
-    buried->block = next_block(buried->slice, buried->block);
-    if (buried->block == UINT32_MAX) {
+    changed->block = next_block(changed->slice, changed->block);
+    if (changed->block == UINT32_MAX) {
         end_slice(slices);
         return;
     }
-    block_read_init(&buried->read, slices, buried->slice, buried->block, read_failed);
-    block_read_start(&buried->read, false, 0);
+    block_read_init(&changed->read, slices, changed->slice, changed->block, read_failed);
+    block_read_start(&changed->read, false, 0);
 }
 
 /* ---- its records ---- */
@@ -140,16 +140,16 @@ static void begin_block(struct slices *slices)
 /* The job is one of those that this is for: its record goes to the log, or it must stay. */
 static void move_record(struct slices *slices, struct record *record, uint64_t offset)
 {
-    struct slice_buried *buried = &slices->buried;
-    struct slice *slice = buried->slice;
+    struct slice_changed *changed = &slices->changed;
+    struct slice *slice = changed->slice;
     struct log *log = slices->store->log;
     struct store_callbacks *callbacks = slices->store->callbacks;
     uint64_t where = where_of(slice->head.number, offset);
     record->event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
     log_relocating(log, record_body_good(record) ? RELOCATING : RELOCATING_BODY_LOST);
-    bool moved = callbacks->relocate_buried(callbacks, &record->event, where);
+    bool moved = callbacks->relocate_changed(callbacks, &record->event, where);
     log_relocating(log, RELOCATING_NOTHING);
-    buried->moved += moved;
+    changed->moved += moved;
     if (!moved)
         slices_buried_stays(slices, slice, slice_unit(offset));
 }
@@ -157,9 +157,9 @@ static void move_record(struct slices *slices, struct record *record, uint64_t o
 /* Goes through the next records of the block. */
 static void pass_some(struct slices *slices)
 {
-    struct slice_buried *buried = &slices->buried;
-    struct batch_walk *walk = &buried->read.walk;
-    uint64_t begin = block_read_offset(&buried->read);
+    struct slice_changed *changed = &slices->changed;
+    struct batch_walk *walk = &changed->read.walk;
+    uint64_t begin = block_read_offset(&changed->read);
     enum err err = OK;
     for (unsigned i = 0; i < RECORDS && !err; i++) {
         struct slice_move move;
@@ -167,7 +167,7 @@ static void pass_some(struct slices *slices)
         uint64_t offset = begin + walk->record_at;
         /* A dead record has no move. */
         if (!err && walk->record.is_far &&
-            slice_moves_find(&buried->slice->moves, slice_unit(offset), &move) &&
+            slice_moves_find(&changed->slice->moves, slice_unit(offset), &move) &&
             move.kind == MOVE_BURIED)
             move_record(slices, &walk->record, offset);
     }
@@ -180,17 +180,17 @@ static void pass_some(struct slices *slices)
 /* ---- the turn ---- */
 
 /* When there is something to do, if it is wanted. */
-static int64_t due_us(const struct slice_buried *buried)
+static int64_t due_us(const struct slice_changed *changed)
 {
-    const struct block_read *read = &buried->read;
-    return read->there ? INT64_MIN : read->slice ? read->retry_at_us : buried->at_us;
+    const struct block_read *read = &changed->read;
+    return read->there ? INT64_MIN : read->slice ? read->retry_at_us : changed->at_us;
 }
 
-void slice_buried_turn(struct slices *slices)
+void slice_changed_turn(struct slices *slices)
 {
-    struct slice_buried *buried = &slices->buried;
-    struct block_read *read = &buried->read;
-    if (read->reading || slices->store->now_us < due_us(buried) || !wanted(slices))
+    struct slice_changed *changed = &slices->changed;
+    struct block_read *read = &changed->read;
+    if (read->reading || slices->store->now_us < due_us(changed) || !wanted(slices))
         return;
     if (read->there)
         pass_some(slices);
@@ -200,35 +200,35 @@ void slice_buried_turn(struct slices *slices)
         begin_block(slices);
 }
 
-int64_t slice_buried_next_us(const struct slices *slices)
+int64_t slice_changed_next_us(const struct slices *slices)
 {
-    const struct slice_buried *buried = &slices->buried;
-    if (buried->read.reading || !wanted(slices)) /* a disk operation that ends starts a turn */
+    const struct slice_changed *changed = &slices->changed;
+    if (changed->read.reading || !wanted(slices)) /* a disk operation that ends starts a turn */
         return INT64_MAX;
-    int64_t now_us = slices->store->now_us, at_us = due_us(buried);
+    int64_t now_us = slices->store->now_us, at_us = due_us(changed);
     return at_us > now_us ? at_us : now_us;
 }
 
-bool slice_buried_busy(const struct slices *slices)
+bool slice_changed_busy(const struct slices *slices)
 {
-    return slices->buried.read.reading;
+    return slices->changed.read.reading;
 }
 
 /* ---- life ---- */
 
-void slice_buried_init(struct slices *slices)
+void slice_changed_init(struct slices *slices)
 {
-    list_init(&slices->buried.slices);
-    slices->buried.at_us = INT64_MIN;
+    list_init(&slices->changed.slices);
+    slices->changed.at_us = INT64_MIN;
 }
 
-void slice_buried_forget(struct slices *slices, struct slice *slice)
+void slice_changed_forget(struct slices *slices, struct slice *slice)
 {
-    struct slice_buried *buried = &slices->buried;
+    struct slice_changed *changed = &slices->changed;
     CHECK(slice->buried == 0);
-    if (buried->slice == slice) {
-        block_read_fini(&buried->read);
-        buried->slice = NULL;
+    if (changed->slice == slice) {
+        block_read_fini(&changed->read);
+        changed->slice = NULL;
     }
     list_remove(&slice->buried_link);
     mem_free(slice->buried_in);
@@ -248,14 +248,14 @@ static uint32_t count_again(const struct slice *slice)
     return slice->buried_unread ? 0 : count;
 }
 
-void slice_buried_valid(const struct slices *slices)
+void slice_changed_valid(const struct slices *slices)
 {
-    const struct slice_buried *buried = &slices->buried;
+    const struct slice_changed *changed = &slices->changed;
     uint64_t jobs = 0;
     for (const struct list *at = slices->all.next; at != &slices->all; at = at->next)
         jobs += count_again(LIST_ENTRY(at, const struct slice, link));
-    CHECK(jobs == buried->jobs);
-    block_read_valid(&buried->read);
-    CHECK(!buried->read.slice ||
-          (buried->read.slice == buried->slice && buried->read.block == buried->block));
+    CHECK(jobs == changed->jobs);
+    block_read_valid(&changed->read);
+    CHECK(!changed->read.slice ||
+          (changed->read.slice == changed->slice && changed->read.block == changed->block));
 }
