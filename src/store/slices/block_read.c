@@ -4,7 +4,10 @@
 #include "base/mem.h"
 #include "store/slices/slices_parts.h"
 
-enum { TRY_AGAIN_US = 100 * 1000 }; /* after the first failure; doubled after each */
+enum {
+    TRY_AGAIN_US = 100 * 1000, /* after the first failure; doubled after each */
+    PAUSE_US = 5 * 1000,       /* after each SLICE_BLOCK_BYTES, and after a block at least */
+};
 
 void block_read_init(struct block_read *read, struct slices *slices, struct slice *slice,
                      uint32_t block, void (*failed)(struct block_read *read, enum err err))
@@ -30,6 +33,12 @@ void block_read_fini(struct block_read *read)
 uint64_t block_read_offset(const struct block_read *read)
 {
     return slice_block_begin(read->slice, read->block);
+}
+
+int64_t block_read_pause_us(const struct block_read *read)
+{
+    int64_t pause_us = (int64_t)(PAUSE_US * (uint64_t)read->len / SLICE_BLOCK_BYTES);
+    return pause_us > PAUSE_US ? pause_us : PAUSE_US; /* a block of one long job is many */
 }
 
 bool block_read_due(const struct block_read *read)

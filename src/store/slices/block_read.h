@@ -48,6 +48,8 @@ void block_read_start(struct block_read *read, bool fresh, uint64_t ahead);
 void block_read_use_damaged(struct block_read *read);
 /* Is it time for the (next) read? */
 bool block_read_due(const struct block_read *read);
+/* How long whoever reads in the background waits after a block: 13 MB/s, however long it is. */
+int64_t block_read_pause_us(const struct block_read *read);
 /* Where the block begins in its file. */
 uint64_t block_read_offset(const struct block_read *read);
 void block_read_valid(const struct block_read *read); /* CHECKs */

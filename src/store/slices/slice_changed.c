@@ -20,7 +20,6 @@
 
 enum {
     RECORDS = 256,         /* looked at in one turn: up to some µs each */
-    PAUSE_US = 5 * 1000,   /* between two blocks: 13 MB/s */
     BACKLOG = 1024 * 1024, /* bytes of unwritten log above which it waits */
 };
 
@@ -79,9 +78,8 @@ static void end_slice(struct slices *slices)
 static void end_block(struct slices *slices)
 {
     struct slice_changed *changed = &slices->changed;
-    int64_t blocks = (int64_t)(changed->read.len / SLICE_BLOCK_BYTES); /* one long job is many */
+    changed->at_us = slices->store->now_us + block_read_pause_us(&changed->read);
     block_read_fini(&changed->read);
-    changed->at_us = slices->store->now_us + PAUSE_US * (blocks > 0 ? blocks : 1);
     changed->block = next_block(changed->slice, changed->block + 1);
     if (changed->block == UINT32_MAX)
         end_slice(slices);

@@ -24,7 +24,6 @@ enum {
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
     SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
     UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
-    EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
     ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
     REPORT_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
     EMPTY_BACKLOG = 1024 * 1024,        /* bytes of unwritten log above which emptying waits */
@@ -556,7 +555,7 @@ static void choose_to_empty(struct slices *slices)
     }
     load->emptying = load_new(slices, load->sparse, load->sparse_block);
     load->emptying->emptying = true;
-    load->sparse_us = now_us + EMPTY_PAUSE_US;
+    load->sparse_us = now_us + block_read_pause_us(&load->emptying->read);
     start_read(load->emptying);
 }
 

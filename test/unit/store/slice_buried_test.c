@@ -4,8 +4,7 @@
  * power goes at each point of it, each call of the disk fails, blocks cannot be read or are
  * damaged.
  */
-#include "slice_bed.h"
-#include "store/slices/slices_parts.h"
+#include "slice_pace.h"
 #include "store_files.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
@@ -244,6 +243,25 @@ static void those_that_must_stay_are_asked_for_once(void **state)
     model_fini_reopened(&model);
 }
 
+static const struct block_read *of_changed(const struct slices *slices)
+{
+    return &slices->changed.read;
+}
+
+static void long_blocks_are_read_at_the_pace_of_others(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_long(&model, LONG);
+    all_come(&model);
+    (void)bury_most(&model);
+    struct pace pace = watch_pace(&model, of_changed);
+    print_message("%u blocks, %llu bytes\n", pace.blocks, (unsigned long long)pace.bytes);
+    assert_true(pace.blocks > 10 && pace.bytes / pace.blocks > 3 * 64 * 1024);
+    assert_int_equal(misplaced(&model), 0);
+    model_fini_reopened(&model);
+}
+
 /* ---- the disk ---- */
 
 /* A slice that has such jobs. */
@@ -465,6 +483,7 @@ int main(void)
         cmocka_unit_test(p8_a_turn_looks_at_a_bounded_number_of_records),
         cmocka_unit_test(p8_they_leave_though_memory_is_short),
         cmocka_unit_test(those_that_must_stay_are_asked_for_once),
+        cmocka_unit_test(long_blocks_are_read_at_the_pace_of_others),
         cmocka_unit_test(jobs_of_a_slice_that_cannot_be_read_stay),
         cmocka_unit_test(jobs_of_a_damaged_block_stay_and_it_is_told),
         cmocka_unit_test(a_start_reads_ahead_of_records_that_changed_one_after_the_other),

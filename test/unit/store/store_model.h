@@ -32,7 +32,7 @@
 enum {
     MODEL_SEGMENT = 32 * 1024,
     MODEL_BODY_MAX = 3000,
-    MODEL_ROOM = 32 * 1024,
+    MODEL_ROOM = 256 * 1024, /* of a body, at most */
     MODEL_DELAY_US = 20 * 1000 * 1000, /* of far jobs at most */
 };
 
