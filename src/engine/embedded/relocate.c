@@ -64,8 +64,8 @@ static void relocate(struct store_callbacks *callbacks, const struct event *even
                         where); /* false: the job has gone or moved, nothing to relocate */
 }
 
-static bool relocate_changed(struct store_callbacks *callbacks, const struct event *event,
-                             uint64_t where)
+static enum changed_verdict relocate_changed(struct store_callbacks *callbacks,
+                                             const struct event *event, uint64_t where)
 {
     return core_relocate_changed(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core,
                                  event, where);

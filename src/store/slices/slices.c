@@ -26,7 +26,7 @@ struct slice *slices_add(struct slices *slices, const struct slice_head *head,
     slice->fences = fences;
     slice->named = 1;
     list_init(&slice->dead_link);
-    list_init(&slice->buried_link);
+    slice_changed_add(slice);
     slice->segment = segments_add_slice(slices->segments, head->number, head->size_bytes, slice);
     list_add_tail(&slices->all, &slice->link);
     slices->count++;
@@ -91,8 +91,7 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
         return;
     segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
-    if (move.kind == MOVE_BURIED)
-        slice_changed_count(slices, slice, unit, false);
+    slice_changed_count(slices, slice, unit, move.kind, false);
 }
 
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
@@ -103,12 +102,12 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
     slice->moves = (struct slice_moves){0};
     while (slice_moves_next(&old, &at, &unit, &move)) {
         bool goes = all || slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT);
-        if (goes)
-            segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
-        else
+        if (!goes) {
             slice_moves_set(&slice->moves, unit, move);
-        if (goes && move.kind == MOVE_BURIED)
-            slice_changed_count(slices, slice, unit, false);
+            continue;
+        }
+        segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
+        slice_changed_count(slices, slice, unit, move.kind, false);
     }
     slice_moves_fini(&old);
 }
@@ -119,16 +118,19 @@ static struct slice *slice_at(const struct slices *slices, uint64_t where)
     return segment ? segment->slice : NULL;
 }
 
-/* What the job is after this MOVE. One that must stay in memory does so until it changes. */
+/*
+ * What the job is after this MOVE. One that must stay in memory does so until it changes; of the
+ * others a copy says how they are now: that a job fell due, for example, no event says.
+ */
 static enum slice_move_kind kind_of(const struct slice *slice, const struct event *event,
                                     uint32_t unit, bool copy)
 {
     struct slice_move last;
-    if (event->job.state != JOB_BURIED)
-        return MOVE_OTHER;
-    bool stays =
-        copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_BURIED_STAYS;
-    return stays ? MOVE_BURIED_STAYS : MOVE_BURIED;
+    if (copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_STAYS)
+        return MOVE_STAYS;
+    if (event->job.state == JOB_BURIED)
+        return MOVE_BURIED;
+    return event->job.state == JOB_READY ? MOVE_READY : MOVE_OTHER;
 }
 
 void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
@@ -144,18 +146,19 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     forget_move(slices, slice, unit);
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
-    if (move.kind == MOVE_BURIED)
-        slice_changed_count(slices, slice, unit, true);
+    slice_changed_count(slices, slice, unit, move.kind, true);
 }
 
-void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit)
+void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
+                     enum slice_move_kind kind)
 {
     struct slice_move move;
-    if (!slice_moves_find(&slice->moves, unit, &move) || move.kind != MOVE_BURIED)
+    if (!slice_moves_find(&slice->moves, unit, &move))
         return;
-    move.kind = MOVE_BURIED_STAYS;
+    slice_changed_count(slices, slice, unit, move.kind, false);
+    move.kind = kind;
     slice_moves_set(&slice->moves, unit, move);
-    slice_changed_count(slices, slice, unit, false);
+    slice_changed_count(slices, slice, unit, kind, true);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)

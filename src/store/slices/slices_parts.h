@@ -1,7 +1,7 @@
 /*
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
  * records live. slice_load.c: loads jobs into memory before their due time. slice_changed.c: moves
- * buried jobs out of slices of other jobs. slice_due.c: counts due jobs. slice_recover.c: opening.
+ * changed jobs out of slices. slice_due.c: counts due jobs. slice_recover.c: opening.
  * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
@@ -34,15 +34,16 @@ struct slice_load {
     int64_t report_waits_us;     /* … not reported again before this time */
 };
 
-/* Buried jobs in slices of other jobs, and the block that is read to move some of them. */
+/* Changed jobs that may leave memory, and the block that is read to move some of them. */
 struct slice_changed {
-    struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
-    uint64_t jobs;       /* of all slices that can be read */
-    struct slice *slice; /* whose turn it is; NULL: none's … */
-    uint32_t block;      /* … and its next block; … */
-    struct block_read read; /* … if it is set, it is of that block */
-    int64_t at_us;          /* the next block is not read before this time */
-    uint64_t moved;         /* for tests: records appended to the log */
+    struct list slices[MOVE_LEAVER_KINDS]; /* slice_leavers::link; the first has its turn next */
+    uint64_t jobs[MOVE_LEAVER_KINDS];      /* of all slices that can be read */
+    enum slice_move_kind kind;             /* whose turn it is, or was last; … */
+    struct slice *slice;                   /* … which slice's; NULL: none's; … */
+    uint32_t block;                        /* … and its next block; … */
+    struct block_read read;                /* … if it is set, it is of that block */
+    int64_t at_us;                         /* the next block is not read before this time */
+    uint64_t moved;                        /* for tests: records appended to the log */
 };
 
 enum { DUE_SPANS = 6 };
@@ -115,8 +116,10 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that a SLICE record lists. False: it lists an impossible one.
  */
 bool slice_set_dead(struct slice *slice, const struct slice_record *record);
-/* The buried job whose record begins at this unit stays in memory until it changes. */
-void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit);
+/* Changes what is known of the job whose record begins at this unit since its last MOVE. Does
+   nothing if it has none. */
+void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
+                     enum slice_move_kind kind);
 
 /* ---- slice_recover.c ---- */
 
@@ -169,9 +172,11 @@ void slice_load_forget(struct slices *slices, struct slice *slice);
 /* ---- slice_changed.c ---- */
 
 void slice_changed_init(struct slices *slices);
-/* Such a job's last MOVE, of the record that begins at this unit, is noted (`more`), or no longer.
-   O(log blocks) */
-void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more);
+void slice_changed_add(struct slice *slice); /* it is new */
+/* The last MOVE of the job whose record begins at this unit is of this kind from now on (`more`),
+   or no longer. O(log blocks) */
+void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
+                         enum slice_move_kind kind, bool more);
 void slice_changed_turn(struct slices *slices);
 int64_t slice_changed_next_us(const struct slices *slices);
 bool slice_changed_busy(const struct slices *slices); /* a block is being read */
