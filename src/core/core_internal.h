@@ -371,6 +371,9 @@ void core_drop_job(struct core *core, uint32_t number);
 
 /* ---- far.c ---- */
 
+/* May the ready job leave memory? With more in memory than should stay, each topic keeps its share
+   of them: the first ones in order, about. O(1). */
+bool core_is_behind_front(const struct core *core, const struct job *job);
 /* Is the job of this number far, and ready, its record at this place? */
 bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where);
 /*

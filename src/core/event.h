@@ -109,6 +109,13 @@ static inline int64_t event_rank_us(const struct event *event)
     return event->order == ORDER_ARRIVAL ? event->created_us : event->job.due_us;
 }
 
+/* What becomes of a job that has changed since its record in a slice was written. */
+enum changed_verdict {
+    CHANGED_LEAVES, /* it was emitted again: its record is in the log */
+    CHANGED_WAITS,  /* it must stay where it is for now, though it may not change any more */
+    CHANGED_STAYS,  /* it must stay until it changes */
+};
+
 /* The engine's callbacks. */
 struct event_sink {
     /* Returns where the record is, if event_has_place(). */

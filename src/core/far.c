@@ -127,11 +127,10 @@ static uint64_t in_memory(const struct core *core, enum job_state state)
 }
 
 /*
- * With more ready jobs in memory than should stay, each topic keeps its share of them: the first
- * ones in order. If a heap was filled in order, these are at its first places. Otherwise the place
- * is only an estimate, and a wrong choice costs a read later.
+ * If a topic's heap was filled in order, the first jobs in order are at its first places. Otherwise
+ * the place is only an estimate, and a wrong choice costs a read later.
  */
-static bool is_behind_front(const struct core *core, const struct job *job)
+bool core_is_behind_front(const struct core *core, const struct job *job)
 {
     uint64_t all = in_memory(core, JOB_READY), stay = core->limits.ready_in_memory;
     const struct topic *topic = topics_at(&core->topics, job->topic);
@@ -142,7 +141,7 @@ static bool may_leave(const struct core *core, const struct job *job, int64_t du
 {
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: return job->due_us > due_after_us;
-    case JOB_READY: return is_behind_front(core, job);
+    case JOB_READY: return core_is_behind_front(core, job);
     case JOB_BURIED: return in_memory(core, JOB_BURIED) > core->limits.buried_in_memory;
     case JOB_GONE:
     case JOB_RESERVED:

@@ -301,13 +301,18 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
     return true;
 }
 
-bool core_relocate_buried(struct core *core, const struct event *event, uint64_t where)
+enum changed_verdict core_relocate_changed(struct core *core, const struct event *event,
+                                           uint64_t where)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
-    if (number == POOL_NONE)
-        return false;
-    const struct job *job = core_job(core, number);
-    return job->state == JOB_BURIED && !job->has_notes && core_relocate(core, event, where);
+    const struct job *job = number == POOL_NONE ? NULL : core_job(core, number);
+    if (!job || (job->state != JOB_BURIED && job->state != JOB_READY))
+        return CHANGED_WAITS; /* a consumer has it, or it is delayed again */
+    if (job->has_notes)
+        return CHANGED_STAYS;
+    if (job->state == JOB_READY && !core_is_behind_front(core, job))
+        return CHANGED_WAITS;
+    return core_relocate(core, event, where) ? CHANGED_LEAVES : CHANGED_WAITS;
 }
 
 bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,

@@ -84,13 +84,12 @@ struct store_callbacks {
      */
     bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
     /*
-     * Too many buried jobs are in memory, and this is one, whose record at `where` lies in a slice
-     * of other jobs. If it may leave memory, append it again (core_relocate_buried): then cleaning
-     * moves it to a slice of buried jobs. False: it must stay, and is not asked for again
-     * until it changes. NULL: all stay.
+     * Too many buried or ready jobs are in memory, and this may be one. Its record at `where` lies
+     * in a slice, and says how it was before. If it may leave memory, append it again
+     * (core_relocate_changed): then cleaning moves it to a slice of such jobs. NULL: all stay.
      */
-    bool (*relocate_buried)(struct store_callbacks *callbacks, const struct event *event,
-                            uint64_t where);
+    enum changed_verdict (*relocate_changed)(struct store_callbacks *callbacks,
+                                             const struct event *event, uint64_t where);
     /* Checkpoint: append again what has no place of its own, and what else lives at those places
      * and need not be read (core_relocate_topics), in slices as above. */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,

@@ -49,9 +49,9 @@ struct store_options {
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
-    /* With a horizon: of buried jobs whose records lie in slices of other jobs no more than this,
-       about, stay in memory (callbacks->relocate_buried). */
-    uint64_t buried_in_memory;
+    /* With a horizon: of ready, and of buried jobs that have changed since their records in slices
+       were written no more than this, about, stay in memory (callbacks->relocate_changed). */
+    uint64_t ready_in_memory, buried_in_memory;
     int64_t history_us;   /* the history of jobs is kept this long; 0 = there is none */
     uint64_t spill_bytes; /* bytes that a run of far jobs for a slice may have, even if memory is
                              short; 0 = 4 MiB */

@@ -64,11 +64,11 @@ static void relocate(struct store_callbacks *callbacks, const struct event *even
                         where); /* false: the job has gone or moved, nothing to relocate */
 }
 
-static bool relocate_buried(struct store_callbacks *callbacks, const struct event *event,
-                            uint64_t where)
+static enum changed_verdict relocate_changed(struct store_callbacks *callbacks,
+                                             const struct event *event, uint64_t where)
 {
-    return core_relocate_buried(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core,
-                                event, where);
+    return core_relocate_changed(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core,
+                                 event, where);
 }
 
 static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
@@ -123,7 +123,7 @@ void relocate_callbacks(struct store_callbacks *callbacks)
     callbacks->progress = replay_progress;
     callbacks->finding = replay_finding;
     callbacks->relocate = relocate;
-    callbacks->relocate_buried = relocate_buried;
+    callbacks->relocate_changed = relocate_changed;
     callbacks->relocate_unread = relocate_unread;
     callbacks->relocate_moves = relocate_moves;
     callbacks->relocate_rest = relocate_rest;

@@ -10,21 +10,10 @@
 
 enum { LISTING_AHEAD = 256 * 1024 }; /* bytes */
 
-bool slice_block_good(const struct slices *slices, const struct slice *slice, uint32_t block,
-                      const char *bytes, size_t len, uint32_t *out_payload_bytes)
-{
-    struct batch_head head;
-    bool good = batch_head_decode(bytes, len, &head) == FORMAT_GOOD && head.number == block + 1 &&
-                head.segment == slice->head.number && head.store_tag == slices->store->tag &&
-                batch_whole(&head, bytes, 0);
-    *out_payload_bytes = good ? head.payload_bytes : 0;
-    return good;
-}
-
 uint32_t slice_block_live(const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
-    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
+    uint32_t unit = slice_unit(slice_block_begin(slice, block)), dead = 0;
     uint32_t end =
         slice_unit(slice_block_end(slice, block)); /* both are multiples of 64: whole words */
     for (; slice->dead && unit < end; unit += 64)
@@ -75,7 +64,7 @@ uint32_t slice_block_at(const struct slice *slice, uint64_t offset)
     uint32_t from = 0, to = slice->head.blocks;
     while (to - from > 1) {
         uint32_t middle = from + (to - from) / 2;
-        if ((uint64_t)slice->fences[middle].offset * BLOCK <= offset)
+        if (slice_block_begin(slice, middle) <= offset)
             from = middle;
         else
             to = middle;

@@ -23,10 +23,7 @@ enum {
     AHEAD_BYTES = 256 * 1024,     /* of a slice's next blocks that are due as well: read ahead */
     LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
     SKIP_BLOCKS = 1024,           /* without live records, skipped in one turn: 0.1 µs each */
-    LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others are loaded first */
-    TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
     UNREAD_US = 30 * 1000 * 1000, /* between later tries of a slice's unreadable blocks */
-    EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
     ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
     REPORT_WAITS_US = 60 * 1000 * 1000, /* … and between reports that memory is short */
     EMPTY_BACKLOG = 1024 * 1024,        /* bytes of unwritten log above which emptying waits */
@@ -75,8 +72,8 @@ static uint32_t loaded_of(const struct slices *slices, const struct slice *slice
 {
     const struct list *blocks = &slices->load.blocks;
     for (const struct list *at = blocks->next; at != blocks; at = at->next)
-        if (load_of(at)->slice == slice && !load_of(at)->again)
-            return load_of(at)->block; /* those behind it have higher numbers */
+        if (load_of(at)->read.slice == slice && !load_of(at)->again)
+            return load_of(at)->read.block; /* those behind it have higher numbers */
     return slice->begun;
 }
 
@@ -207,30 +204,23 @@ static bool skip_come(struct slices *slices, struct slice *slice, unsigned *bloc
     return true;
 }
 
-static size_t block_bytes(const struct slice *slice, uint32_t block)
-{
-    return (size_t)(slice_block_end(slice, block) - (uint64_t)slice->fences[block].offset * BLOCK);
-}
-
 static bool may_begin(const struct slices *slices, const struct slice *slice)
 {
     const struct slice_load *load = &slices->load;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    size_t bytes = block_bytes(slice, next_block(slices, slice));
+    size_t bytes = slice_block_bytes(slice, next_block(slices, slice));
     /* Then one at a time: blocks under way must not take the memory that their jobs need. */
     bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < LOAD_BYTES;
     return load->count == 0 ||
            (load->count < LOADS_MAX && load->bytes + bytes <= LOAD_BYTES && !scarce);
 }
 
+static void put_off(struct block_read *read, enum err err);
+
 static struct block_load *load_new(struct slices *slices, struct slice *slice, uint32_t block)
 {
     struct block_load *load = mem_zalloc(sizeof(*load));
-    load->slices = slices;
-    load->slice = slice;
-    load->block = block;
-    load->len = block_bytes(slice, block);
-    load->bytes = mem_aligned(BLOCK, load->len);
+    block_read_init(&load->read, slices, slice, block, put_off);
     list_init(&load->link);
     return load;
 }
@@ -238,21 +228,20 @@ static struct block_load *load_new(struct slices *slices, struct slice *slice, u
 /* It was loaded, or is given up for now. Returns its slice. */
 static struct slice *leave(struct block_load *load)
 {
-    struct slices *slices = load->slices;
-    struct slice *slice = load->slice;
-    CHECK(!load->reading);
+    struct slices *slices = load->read.slices;
+    struct slice *slice = load->read.slice;
     if (load->emptying) {
         CHECK(slices->load.emptying == load);
         slices->load.emptying = NULL;
     } else {
         list_remove(&load->link);
         slices->load.count--;
-        slices->load.bytes -= load->len;
+        slices->load.bytes -= load->read.len;
     }
     if (load->again)
         slice->retry_at_us = slices->store->now_us; /* the next one, if there is one */
     set_loaded(slices, slice);
-    mem_free(load->bytes);
+    block_read_fini(&load->read);
     mem_free(load);
     return slice;
 }
@@ -278,9 +267,9 @@ static void advance_sparse(struct slices *slices, struct slice *slice)
 /* All of the block's records have been passed on. */
 static void advance(struct block_load *load)
 {
-    struct slices *slices = load->slices;
+    struct slices *slices = load->read.slices;
     bool emptying = load->emptying;
-    slice_note_read(load->slice, load->block);
+    slice_note_read(load->read.slice, load->read.block);
     struct slice *slice = leave(load);
     if (emptying)
         advance_sparse(slices, slice);
@@ -293,7 +282,7 @@ static void report_unread(struct slices *slices, const struct slice *slice, uint
     struct store_error error;
     char name[DISK_NAME_MAX];
     segments_file_name(slice->segment, name);
-    store_error_set(&error, name, (uint64_t)slice->fences[block].offset * BLOCK,
+    store_error_set(&error, name, slice_block_begin(slice, block),
                     "the disk cannot read a block of far jobs: it is tried again every %d s, and "
                     "they do not come due until then; look at the disk",
                     UNREAD_US / 1000000);
@@ -302,11 +291,12 @@ static void report_unread(struct slices *slices, const struct slice *slice, uint
 
 static void give_up_for_now(struct block_load *load)
 {
-    struct slices *slices = load->slices;
-    uint32_t block = load->block;
-    bool read_meanwhile = load->again && !slice_is_unread(load->slice, block);
+    const struct block_read *read = &load->read;
+    struct slices *slices = read->slices;
+    uint32_t block = read->block;
+    bool read_meanwhile = load->again && !slice_is_unread(read->slice, block);
     /* Not of a first failure beside another's: that one is tried again when the other is done. */
-    bool reports = !load->slice->block_unread && (load->tries >= LOAD_TRIES || load->again);
+    bool reports = !read->slice->block_unread && (read->tries >= BLOCK_READ_TRIES || load->again);
     struct slice *slice = leave(load);
     slice->block_unread |= reports;
     if (!read_meanwhile)
@@ -323,66 +313,37 @@ static void give_up_for_now(struct block_load *load)
 /* The block is tried again soon. Until then others, of its slice too, are loaded. */
 static void let_overtake(struct block_load *load)
 {
-    slice_note_unread(load->slice, load->block, INT64_MAX);
+    struct slices *slices = load->read.slices;
+    struct slice *slice = load->read.slice;
+    slice_note_unread(slice, load->read.block, INT64_MAX);
     load->again = true;
-    set_loaded(load->slices, load->slice);
-    slice_load_order(load->slices, load->slice);
+    set_loaded(slices, slice);
+    slice_load_order(slices, slice);
 }
 
 /* No read of the block is good: each record has its own sums, so the intact ones are used. */
 static void use_damaged(struct block_load *load)
 {
     segments_damaged(
-        load->slices->segments, load->slice->segment,
-        (uint64_t)load->slice->fences[load->block].offset * BLOCK,
+        load->read.slices->segments, load->read.slice->segment, block_read_offset(&load->read),
         "a block of far jobs is damaged: jobs whose records in it cannot be read will "
         "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
-    load->there = load->damaged = true;
-    batch_walk_init(&load->walk, load->bytes, (uint32_t)(load->op.got - BATCH_HEAD));
+    load->damaged = true;
+    block_read_use_damaged(&load->read);
 }
 
 /* The block cannot be read, or (OK) is damaged. */
-static void put_off(struct block_load *load, enum err err)
+static void put_off(struct block_read *read, enum err err)
 {
-    int64_t now_us = load->slices->store->now_us;
-    if (err == ERR_AGAIN) { /* no free descriptor: no error of the slice */
-        load->retry_at_us = now_us + TRY_AGAIN_US;
-        return;
-    }
-    load->retry_at_us = now_us + ((int64_t)TRY_AGAIN_US << load->tries);
-    bool enough = ++load->tries >= LOAD_TRIES;
-    bool others = load->tries == 1 && load->slice->unread_count > 0;
+    struct block_load *load = LIST_ENTRY(read, struct block_load, read);
+    bool enough = read->tries >= BLOCK_READ_TRIES;
+    bool others = read->tries == 1 && read->slice->unread_count > 0;
     if (err && (enough || others))
         give_up_for_now(load);
     else if (enough)
         use_damaged(load);
     else if (!load->again && !load->emptying)
         let_overtake(load);
-}
-
-/* Called by the disk's thread: several blocks may end in one turn, and one may be long. */
-static void inspect(struct disk_op *op)
-{
-    struct block_load *load = op->owner;
-    load->good = slice_block_good(load->slices, load->slice, load->block, load->bytes, op->got,
-                                  &load->payload_bytes);
-}
-
-static void read_ended(struct disk_op *op)
-{
-    struct block_load *load = op->owner;
-    struct slices *slices = load->slices;
-    CHECK(load->reading);
-    load->reading = false;
-    segments_read_end(slices->segments, load->slice->segment, op);
-    if (op->fresh && op->file)
-        slices->store->disk->verbs->close(slices->store->disk, op->file);
-    if (op->err || op->got <= BATCH_HEAD || !load->good) {
-        put_off(load, op->err ? op->err : op->got <= BATCH_HEAD ? ERR_IO : OK);
-        return;
-    }
-    load->there = true;
-    batch_walk_init(&load->walk, load->bytes, load->payload_bytes);
 }
 
 /*
@@ -404,22 +365,10 @@ static uint64_t ahead_of(const struct slices *slices, struct slice *slice, uint3
 
 static void start_read(struct block_load *load)
 {
-    struct slice *slice = load->slice;
-    bool first = load->tries == 0 && !load->again && !load->emptying;
-    CHECK(!load->reading && !load->there && load->len > 0 && load->len % BLOCK == 0);
-    load->op = (struct disk_op){
-        .into = load->bytes,
-        .len = load->len,
-        .offset = (uint64_t)slice->fences[load->block].offset * BLOCK,
-        .fresh = load->tries > 0 || load->again, /* past the page cache */
-        .ahead = first ? ahead_of(load->slices, slice, load->block) : 0,
-        .inspect = inspect,
-        .done = read_ended,
-        .owner = load,
-    };
-    load->reading = true;
-    load->good = false;
-    segments_read(load->slices->segments, slice->segment, &load->op);
+    struct block_read *read = &load->read;
+    bool first = read->tries == 0 && !load->again && !load->emptying;
+    block_read_start(read, load->again,
+                     first ? ahead_of(read->slices, read->slice, read->block) : 0);
 }
 
 /* ---- passing records to the callbacks ---- */
@@ -435,11 +384,11 @@ static void relocate(struct slices *slices, const struct record *record)
 
 static void notify_record(struct block_load *load)
 {
-    struct slices *slices = load->slices;
+    struct slices *slices = load->read.slices;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    struct slice *slice = load->slice;
-    struct record *record = &load->walk.record;
-    uint64_t offset = (uint64_t)slice->fences[load->block].offset * BLOCK + load->walk.record_at;
+    struct slice *slice = load->read.slice;
+    struct record *record = &load->read.walk.record;
+    uint64_t offset = block_read_offset(&load->read) + load->read.walk.record_at;
     if (!record->is_far || slice_is_dead(slice, offset))
         return;
     record->event.record = (struct stored){.where = where_of(slice->head.number, offset),
@@ -473,8 +422,8 @@ static enum err next_intact(struct batch_walk *walk, bool *out_there)
 static void note_invalid(struct block_load *load)
 {
     segments_damaged(
-        load->slices->segments, load->slice->segment,
-        (uint64_t)load->slice->fences[load->block].offset * BLOCK + load->walk.at,
+        load->read.slices->segments, load->read.slice->segment,
+        block_read_offset(&load->read) + load->read.walk.at,
         "a block of far jobs matches its checksum, but a record in it is not valid: its job will "
         "not come due; stop laterd, and recover the others with: later salvage DIR NEW");
     load->damaged = true;
@@ -483,10 +432,11 @@ static void note_invalid(struct block_load *load)
 /* *records: how many more may be passed on in this turn. */
 static void pass_on(struct block_load *load, unsigned *records)
 {
+    struct batch_walk *walk = &load->read.walk;
     enum err err = OK;
     for (; *records > 0 && !err; (*records)--) {
         bool there = true;
-        err = load->damaged ? next_intact(&load->walk, &there) : batch_walk_next(&load->walk);
+        err = load->damaged ? next_intact(walk, &there) : batch_walk_next(walk);
         if (!err && there)
             notify_record(load);
     }
@@ -510,7 +460,7 @@ static void wait_for_room(struct slices *slices, const struct slice *slice, uint
     load->report_waits_us = store->now_us + REPORT_WAITS_US;
     segments_file_name(slice->segment, name);
     store_error_set(
-        &error, name, (uint64_t)slice->fences[block].offset * BLOCK,
+        &error, name, slice_block_begin(slice, block),
         "far jobs should be loaded, and limits.memory_bytes is reached: they wait on disk, and "
         "may come late; pushes are refused until they are loaded");
     store->callbacks->notice(store->callbacks, STORE_FAR_WAITS, &error);
@@ -519,7 +469,7 @@ static void wait_for_room(struct slices *slices, const struct slice *slice, uint
 /* Starts reads that are tried again. */
 static void retry(struct block_load *load)
 {
-    if (!load->reading && !load->there && load->retry_at_us <= load->slices->store->now_us)
+    if (block_read_due(&load->read))
         start_read(load);
 }
 
@@ -529,7 +479,7 @@ static struct block_load *first_there(const struct slices *slices)
     const struct list *blocks = &slices->load.blocks;
     for (const struct list *at = blocks->next; at != blocks; at = at->next) {
         struct block_load *load = load_of(at);
-        if (load->there)
+        if (load->read.there)
             return load;
         if (!load->again)
             return NULL;
@@ -543,7 +493,7 @@ static bool pass_some(struct slices *slices, unsigned *records)
     struct block_load *load;
     while (*records > 0 && (load = first_there(slices))) {
         if (!has_room(slices)) {
-            wait_for_room(slices, load->slice, load->block);
+            wait_for_room(slices, load->read.slice, load->read.block);
             return false;
         }
         pass_on(load, records);
@@ -563,7 +513,7 @@ static void begin(struct slices *slices, struct slice *slice)
         slice->begun++;
     list_add_tail(&slices->load.blocks, &load->link);
     slices->load.count++;
-    slices->load.bytes += load->len;
+    slices->load.bytes += load->read.len;
     slice_load_order(slices, slice);
     start_read(load);
 }
@@ -605,7 +555,7 @@ static void choose_to_empty(struct slices *slices)
     }
     load->emptying = load_new(slices, load->sparse, load->sparse_block);
     load->emptying->emptying = true;
-    load->sparse_us = now_us + EMPTY_PAUSE_US;
+    load->sparse_us = now_us + block_read_pause_us(&load->emptying->read);
     start_read(load->emptying);
 }
 
@@ -613,12 +563,12 @@ static void empty_some(struct slices *slices, unsigned *records)
 {
     struct slice_load *load = &slices->load;
     struct block_load *emptying = load->emptying;
-    if (!emptying || emptying->reading)
+    if (!emptying || emptying->read.reading)
         return;
-    if (emptying->slice->unread_count > 0) { /* as give_up_for_now() does */
+    if (emptying->read.slice->unread_count > 0) { /* as give_up_for_now() does */
         (void)leave(emptying);
         load->sparse = NULL;
-    } else if (!emptying->there) {
+    } else if (!emptying->read.there) {
         retry(emptying);
     } else if (has_room(slices)) {
         pass_on(emptying, records);
@@ -639,7 +589,7 @@ void slice_load_turn(struct slices *slices)
     for (struct list *at = load->blocks.next; at != &load->blocks; at = at->next)
         retry(load_of(at));
     if (!pass_some(slices, &records)) {
-        if (load->emptying && load->emptying->there)
+        if (load->emptying && load->emptying->read.there)
             (void)leave(load->emptying); /* others need its memory; it is begun again */
         return;
     }
@@ -653,7 +603,8 @@ void slice_load_turn(struct slices *slices)
 /* When the block needs a turn; INT64_MAX: the end of its read starts one. */
 static int64_t load_next_us(const struct block_load *load)
 {
-    return load->reading ? INT64_MAX : load->there ? INT64_MIN : load->retry_at_us;
+    const struct block_read *read = &load->read;
+    return read->reading ? INT64_MAX : read->there ? INT64_MIN : read->retry_at_us;
 }
 
 static int64_t next_us(const struct slices *slices)
@@ -662,7 +613,7 @@ static int64_t next_us(const struct slices *slices)
     const struct slice *due = first_due(slices);
     int64_t next = first_there(slices) ? INT64_MIN : INT64_MAX;
     for (const struct list *at = load->blocks.next; at != &load->blocks; at = at->next)
-        if (!load_of(at)->there)
+        if (!load_of(at)->read.there)
             next = time_earlier(next, load_next_us(load_of(at)));
     if (load->emptying)
         next = time_earlier(next, load_next_us(load->emptying));
@@ -689,9 +640,9 @@ int64_t slice_load_next_us(const struct slices *slices)
 bool slice_load_busy(const struct slices *slices)
 {
     const struct list *blocks = &slices->load.blocks;
-    bool busy = slices->load.emptying && slices->load.emptying->reading;
+    bool busy = slices->load.emptying && slices->load.emptying->read.reading;
     for (const struct list *at = blocks->next; at != blocks; at = at->next)
-        busy |= load_of(at)->reading;
+        busy |= load_of(at)->read.reading;
     return busy;
 }
 
@@ -707,10 +658,10 @@ void slice_load_forget(struct slices *slices, struct slice *slice)
     struct slice_load *load = &slices->load;
     for (struct list *at = load->blocks.next, *next; at != &load->blocks; at = next) {
         next = at->next;
-        if (load_of(at)->slice == slice)
+        if (load_of(at)->read.slice == slice)
             (void)leave(load_of(at));
     }
-    if (load->emptying && load->emptying->slice == slice)
+    if (load->emptying && load->emptying->read.slice == slice)
         (void)leave(load->emptying);
     if (load->sparse == slice)
         load->sparse = NULL;
@@ -729,11 +680,11 @@ void slice_load_fini(struct slices *slices)
 
 static void load_valid(const struct block_load *load)
 {
-    CHECK(!(load->reading && load->there));
-    CHECK(!load->reading || load->slice->segment->reading > 0); /* T3 */
+    const struct block_read *read = &load->read;
+    CHECK(read->slice);
+    block_read_valid(read);
     CHECK(load->again || load->emptying ||
-          (load->block >= load->slice->loaded && load->block < load->slice->begun));
-    CHECK(load->len == block_bytes(load->slice, load->block));
+          (read->block >= read->slice->loaded && read->block < read->slice->begun));
 }
 
 void slice_load_valid(const struct slices *slices)
@@ -745,17 +696,17 @@ void slice_load_valid(const struct slices *slices)
         const struct block_load *block = load_of(at);
         load_valid(block);
         for (const struct list *to = at->next; to != &load->blocks; to = to->next)
-            CHECK(load_of(to)->slice != block->slice || block->again || load_of(to)->again ||
-                  load_of(to)->block > block->block);
+            CHECK(load_of(to)->read.slice != block->read.slice || block->again ||
+                  load_of(to)->again || load_of(to)->read.block > block->read.block);
         CHECK(!block->emptying);
-        bytes += block->len;
+        bytes += block->read.len;
         count++;
     }
     CHECK(count == load->count && count <= LOADS_MAX && bytes == load->bytes);
     CHECK(count <= 1 || bytes <= LOAD_BYTES);
     if (load->emptying) {
         load_valid(load->emptying);
-        CHECK(load->emptying->emptying && load->emptying->slice == load->sparse &&
-              load->emptying->block == load->sparse_block);
+        CHECK(load->emptying->emptying && load->emptying->read.slice == load->sparse &&
+              load->emptying->read.block == load->sparse_block);
     }
 }

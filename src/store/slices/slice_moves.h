@@ -12,10 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is known of the job since then. */
 enum slice_move_kind {
+    MOVE_BURIED, /* it is buried, … */
+    MOVE_READY,  /* … or ready, or held by a connection, of which the log says nothing: … */
+    MOVE_LEAVER_KINDS,              /* … it may leave memory, by slice_changed.c */
+    MOVE_STAYS = MOVE_LEAVER_KINDS, /* it must stay in memory until it changes */
     MOVE_OTHER,
-    MOVE_BURIED,       /* since then the job is buried, … */
-    MOVE_BURIED_STAYS, /* … and must stay in memory, by slice_buried.c */
 };
 
 /* A record of the log. */

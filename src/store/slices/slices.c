@@ -26,7 +26,7 @@ struct slice *slices_add(struct slices *slices, const struct slice_head *head,
     slice->fences = fences;
     slice->named = 1;
     list_init(&slice->dead_link);
-    list_init(&slice->buried_link);
+    slice_changed_add(slice);
     slice->segment = segments_add_slice(slices->segments, head->number, head->size_bytes, slice);
     list_add_tail(&slices->all, &slice->link);
     slices->count++;
@@ -91,8 +91,7 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
         return;
     segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
-    if (move.kind == MOVE_BURIED)
-        slice_buried_count(slices, slice, unit, false);
+    slice_changed_count(slices, slice, unit, move.kind, false);
 }
 
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
@@ -103,12 +102,12 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
     slice->moves = (struct slice_moves){0};
     while (slice_moves_next(&old, &at, &unit, &move)) {
         bool goes = all || slice_is_dead(slice, (uint64_t)unit * SLICE_UNIT);
-        if (goes)
-            segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
-        else
+        if (!goes) {
             slice_moves_set(&slice->moves, unit, move);
-        if (goes && move.kind == MOVE_BURIED)
-            slice_buried_count(slices, slice, unit, false);
+            continue;
+        }
+        segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
+        slice_changed_count(slices, slice, unit, move.kind, false);
     }
     slice_moves_fini(&old);
 }
@@ -119,16 +118,19 @@ static struct slice *slice_at(const struct slices *slices, uint64_t where)
     return segment ? segment->slice : NULL;
 }
 
-/* What the job is after this MOVE. One that must stay in memory does so until it changes. */
+/*
+ * What the job is after this MOVE. One that must stay in memory does so until it changes; of the
+ * others a copy says how they are now: that a job fell due, for example, no event says.
+ */
 static enum slice_move_kind kind_of(const struct slice *slice, const struct event *event,
                                     uint32_t unit, bool copy)
 {
     struct slice_move last;
-    if (event->job.state != JOB_BURIED)
-        return MOVE_OTHER;
-    bool stays =
-        copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_BURIED_STAYS;
-    return stays ? MOVE_BURIED_STAYS : MOVE_BURIED;
+    if (copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_STAYS)
+        return MOVE_STAYS;
+    if (event->job.state == JOB_BURIED)
+        return MOVE_BURIED;
+    return event->job.state == JOB_READY ? MOVE_READY : MOVE_OTHER;
 }
 
 void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
@@ -144,18 +146,19 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     forget_move(slices, slice, unit);
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
-    if (move.kind == MOVE_BURIED)
-        slice_buried_count(slices, slice, unit, true);
+    slice_changed_count(slices, slice, unit, move.kind, true);
 }
 
-void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit)
+void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
+                     enum slice_move_kind kind)
 {
     struct slice_move move;
-    if (!slice_moves_find(&slice->moves, unit, &move) || move.kind != MOVE_BURIED)
+    if (!slice_moves_find(&slice->moves, unit, &move))
         return;
-    move.kind = MOVE_BURIED_STAYS;
+    slice_changed_count(slices, slice, unit, move.kind, false);
+    move.kind = kind;
     slice_moves_set(&slice->moves, unit, move);
-    slice_buried_count(slices, slice, unit, false);
+    slice_changed_count(slices, slice, unit, kind, true);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)
@@ -173,7 +176,7 @@ void slices_drop(struct slices *slices, struct slice *slice)
     slice_forget_moves(slices, slice, true);
     segments_remove_slice_log(slices->segments, slice->logged_segment, slice->logged_bytes, 0);
     slice_load_forget(slices, slice);
-    slice_buried_forget(slices, slice);
+    slice_changed_forget(slices, slice);
     segments_drop_slice(slices->segments, slice->segment);
     list_remove(&slice->link);
     list_remove(&slice->dead_link);
@@ -437,7 +440,7 @@ void slices_turn(struct slices *slices)
     if (slices->store->failed || slices->store->closing || slices->count == 0)
         return;
     slice_load_turn(slices);
-    slice_buried_turn(slices);
+    slice_changed_turn(slices);
     slice_due_turn(slices);
     remove_one(slices);
 }
@@ -447,12 +450,12 @@ int64_t slices_next_us(const struct slices *slices)
     if (slices->store->failed || slices->count == 0)
         return INT64_MAX;
     int64_t next_us = time_earlier(slice_load_next_us(slices), slice_due_next_us(slices));
-    return time_earlier(next_us, slice_buried_next_us(slices));
+    return time_earlier(next_us, slice_changed_next_us(slices));
 }
 
 bool slices_busy(const struct slices *slices)
 {
-    return slices->removing || slice_load_busy(slices) || slice_buried_busy(slices);
+    return slices->removing || slice_load_busy(slices) || slice_changed_busy(slices);
 }
 
 /* ---- counts ---- */
@@ -481,7 +484,7 @@ struct slices *slices_new(struct store *store)
     list_init(&slices->all);
     list_init(&slices->dead);
     slice_load_init(slices);
-    slice_buried_init(slices);
+    slice_changed_init(slices);
     slice_due_init(slices);
     return slices;
 }
@@ -557,7 +560,7 @@ void slices_valid(const struct slices *slices)
         count++;
     }
     slice_load_valid(slices);
-    slice_buried_valid(slices);
+    slice_changed_valid(slices);
     CHECK(live_bytes == slices->live_bytes);
     CHECK(logged_bytes == segments_slice_log_bytes(slices->segments)); /* T2 */
     CHECK(live == slices->live_jobs && dead == slices->dead_jobs && count == slices->count);

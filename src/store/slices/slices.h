@@ -8,7 +8,7 @@
  *     spill ──parts──▶ in use ──loaded block by block before the due times──▶ no live record left
  *                        │                                                          │
  *                        ├─ mostly dead: live records go back to the log ───────────┴▶ removed
- *                        └─ of jobs that were buried since, if many are: the same
+ *                        └─ of jobs that are buried or ready since, if many are: the same
  *
  * Invariants
  * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit in
@@ -38,12 +38,19 @@
 
 enum {
     SLICE_LOADS_MAX = 4,                   /* blocks that are loaded at once */
-    SLICE_READS_MAX = SLICE_LOADS_MAX + 2, /* and one to empty a slice, one for buried jobs */
+    SLICE_READS_MAX = SLICE_LOADS_MAX + 2, /* and one to empty a slice, one for changed jobs */
 };
 
 struct far_due;
 struct slices;
 struct record;
+
+/* Jobs of a slice that have changed, are of one kind since then, and may leave memory. */
+struct slice_leavers {
+    struct list link; /* slice_changed::slices, if there are some, and they can be read */
+    uint32_t count;
+    uint32_t *in_block; /* so many in each block; NULL: there was none */
+};
 
 /* Other files may read it; only the files of src/store/slices write to it. */
 struct slice {
@@ -62,10 +69,8 @@ struct slice {
     uint32_t logged_segment;         /* the segment of that batch */
     uint64_t logged_bytes;           /* bytes of its SLICE records from that batch on */
     struct slice_moves moves;        /* the last MOVEs of its live jobs */
-    struct list buried_link;         /* slice_buried::slices, if it has … */
-    uint32_t buried; /* … jobs that were buried since it was made, and may leave memory; … */
-    uint32_t *buried_in; /* … so many in each block; NULL: there was none */
-    bool buried_unread;  /* they stay, because a block could not be read */
+    struct slice_leavers leavers[MOVE_LEAVER_KINDS];
+    bool leavers_stay;   /* because a block could not be read */
     uint64_t death_last; /* the batch with the last death */
     uint64_t topics[4];  /* bloom filter of the topics of its jobs: slice_may_have() */
     uint32_t loaded;     /* number of its first blocks that have been loaded, … */
@@ -162,8 +167,8 @@ bool slices_write_again(struct slices *slices, uint64_t batch);
 
 /* ---- the turn ---- */
 
-/* Loads blocks whose jobs become due soon, empties slices that are mostly dead, moves buried jobs
-   out of slices of others, counts due jobs and removes files: a bounded piece of each. */
+/* Loads blocks whose jobs become due soon, empties slices that are mostly dead, moves changed jobs
+   out of slices, counts due jobs and removes files: a bounded piece of each. */
 void slices_turn(struct slices *slices);
 int64_t slices_next_us(const struct slices *slices); /* when it has work; INT64_MAX: never */
 bool slices_busy(const struct slices *slices);       /* a disk operation is under way */

@@ -1,35 +1,24 @@
 /*
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
- * records live. slice_load.c: loads jobs into memory before their due time. slice_buried.c: moves
- * buried jobs out of slices of other jobs. slice_due.c: counts due jobs. slice_recover.c: opening.
- * far_page.c and far_blocks.c: search slices. Others do not include this.
+ * records live. slice_load.c: loads jobs into memory before their due time. slice_changed.c: moves
+ * changed jobs out of slices. slice_due.c: counts due jobs. slice_recover.c: opening.
+ * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
 
 #include "store/internal.h"
 #include "store/record.h"
+#include "store/slices/block_read.h"
 #include "store/slices/slices.h"
 
-/* A block that is being loaded. */
+/* A block that is being loaded: it is read, then its records are passed to the callbacks. */
 struct block_load {
     struct list link; /* slice_load::blocks, unless the slice is being emptied */
-    struct slices *slices;
-    struct slice *slice;
-    uint32_t block; /* number of its block */
-    bool again;     /* it could not be read at once, and is overtaken: slice_is_unread() */
-    bool emptying;  /* the slice is being emptied: live records go back to the log */
-    bool reading;
-    bool good;    /* what was read matches its checksum */
-    bool there;   /* the block is in memory, and its records are passed to the callbacks */
-    bool damaged; /* the block's checksum does not match */
-    char *bytes;
-    size_t len;
-    uint32_t payload_bytes;
-    struct disk_op op;
-    struct batch_walk walk;
-    unsigned tries;
-    int64_t retry_at_us; /* of a read that failed */
+    struct block_read read;
+    bool again;    /* it could not be read at once, and is overtaken: slice_is_unread() */
+    bool emptying; /* the slice is being emptied: live records go back to the log */
+    bool damaged;  /* the block's checksum does not match */
 };
 
 struct slice_load {
@@ -45,22 +34,16 @@ struct slice_load {
     int64_t report_waits_us;     /* … not reported again before this time */
 };
 
-/* Buried jobs in slices of other jobs, and the block that is read to move some of them. */
-struct slice_buried {
-    struct list slices;  /* slice::buried_link: those that have some; the first has its turn next */
-    uint64_t jobs;       /* of all slices that can be read */
-    struct slice *slice; /* whose turn it is; NULL: none's … */
-    uint32_t block;      /* … and its block that is read */
-    char *bytes;         /* NULL: no block is under way */
-    bool reading;
-    bool good;  /* what was read matches its checksum */
-    bool there; /* the block is in memory, and its records are looked through */
-    uint32_t payload_bytes;
-    struct disk_op op;
-    struct batch_walk walk;
-    unsigned tries;
-    int64_t at_us;  /* nothing is done before this time */
-    uint64_t moved; /* for tests: records appended to the log */
+/* Changed jobs that may leave memory, and the block that is read to move some of them. */
+struct slice_changed {
+    struct list slices[MOVE_LEAVER_KINDS]; /* slice_leavers::link; the first has its turn next */
+    uint64_t jobs[MOVE_LEAVER_KINDS];      /* of all slices that can be read */
+    enum slice_move_kind kind;             /* whose turn it is, or was last; … */
+    struct slice *slice;                   /* … which slice's; NULL: none's; … */
+    uint32_t block;                        /* … and its next block; … */
+    struct block_read read;                /* … if it is set, it is of that block */
+    int64_t at_us;                         /* the next block is not read before this time */
+    uint64_t moved;                        /* for tests: records appended to the log */
 };
 
 enum { DUE_SPANS = 6 };
@@ -88,7 +71,7 @@ struct slices {
     uint64_t looks;      /* for tests: slices examined by whoever visits all of them */
     uint64_t words;      /* for tests: words of slice::dead read to write SLICE records again */
     struct slice_load load;
-    struct slice_buried buried;
+    struct slice_changed changed;
     struct slice_due due;      /* the last complete survey; at_us INT64_MIN: none */
     struct slice_due counting; /* the survey under way, … */
     uint32_t due_next;         /* … the next slice number it examines; UINT32_MAX: no survey */
@@ -102,10 +85,20 @@ static inline struct slice *slice_of(struct list *link)
     return LIST_ENTRY(link, struct slice, link);
 }
 
+static inline uint64_t slice_block_begin(const struct slice *slice, uint32_t block)
+{
+    return (uint64_t)slice->fences[block].offset * BLOCK;
+}
+
 static inline uint64_t slice_block_end(const struct slice *slice, uint32_t block)
 {
     bool last = block + 1 == slice->head.blocks;
-    return last ? slice->head.data_end : (uint64_t)slice->fences[block + 1].offset * BLOCK;
+    return last ? slice->head.data_end : slice_block_begin(slice, block + 1);
+}
+
+static inline size_t slice_block_bytes(const struct slice *slice, uint32_t block)
+{
+    return (size_t)(slice_block_end(slice, block) - slice_block_begin(slice, block));
 }
 
 /* ---- slices.c ---- */
@@ -123,8 +116,10 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that a SLICE record lists. False: it lists an impossible one.
  */
 bool slice_set_dead(struct slice *slice, const struct slice_record *record);
-/* The buried job whose record begins at this unit stays in memory until it changes. */
-void slices_buried_stays(struct slices *slices, struct slice *slice, uint32_t unit);
+/* Changes what is known of the job whose record begins at this unit since its last MOVE. Does
+   nothing if it has none. */
+void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
+                     enum slice_move_kind kind);
 
 /* ---- slice_recover.c ---- */
 
@@ -139,9 +134,6 @@ enum err slices_drop_older(struct slices *slices) MUST_USE;
 
 /* The block in which this offset of the file is. O(log blocks) */
 uint32_t slice_block_at(const struct slice *slice, uint64_t offset);
-/* Are these `len` bytes the whole block? Any thread, while the slice is not dropped. O(len) */
-bool slice_block_good(const struct slices *slices, const struct slice *slice, uint32_t block,
-                      const char *bytes, size_t len, uint32_t *out_payload_bytes);
 /* How many records of the block live. O(bytes of the block / 512) */
 uint32_t slice_block_live(const struct slice *slice, uint32_t block);
 /* The block could not be read: it is tried again later. A slice's unread blocks are tried one by
@@ -177,18 +169,20 @@ bool slice_load_ordered(const struct slices *slices, const struct slice *slice);
 /* Before the slice is dropped: removes it from the heaps and from struct slice_load. */
 void slice_load_forget(struct slices *slices, struct slice *slice);
 
-/* ---- slice_buried.c ---- */
+/* ---- slice_changed.c ---- */
 
-void slice_buried_init(struct slices *slices);
-/* Such a job's last MOVE, of the record that begins at this unit, is noted (`more`), or no longer.
-   O(log blocks) */
-void slice_buried_count(struct slices *slices, struct slice *slice, uint32_t unit, bool more);
-void slice_buried_turn(struct slices *slices);
-int64_t slice_buried_next_us(const struct slices *slices);
-bool slice_buried_busy(const struct slices *slices); /* a block is being read */
+void slice_changed_init(struct slices *slices);
+void slice_changed_add(struct slice *slice); /* it is new */
+/* The last MOVE of the job whose record begins at this unit is of this kind from now on (`more`),
+   or no longer. O(log blocks) */
+void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
+                         enum slice_move_kind kind, bool more);
+void slice_changed_turn(struct slices *slices);
+int64_t slice_changed_next_us(const struct slices *slices);
+bool slice_changed_busy(const struct slices *slices); /* a block is being read */
 /* Before the slice is dropped, when its moves are forgotten. */
-void slice_buried_forget(struct slices *slices, struct slice *slice);
-void slice_buried_valid(const struct slices *slices); /* O(slots of all moves) */
+void slice_changed_forget(struct slices *slices, struct slice *slice);
+void slice_changed_valid(const struct slices *slices); /* O(slots of all moves) */
 
 /* ---- slice_due.c ---- */
 

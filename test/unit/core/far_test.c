@@ -14,80 +14,14 @@
 #include "core/core_internal.h"
 #include "core/far_image.h"
 #include "core/replay.h"
-#include "core_bed.h"
+#include "far_bed.h"
 #include "far_ends.h"
-
-enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
-
-static const struct core_limits limits = {.jobs = 3, .topics = 2, .waiters = 10};
-static const struct stored slice = {.where = UINT64_C(9) << 32 | 40, .bytes = 50};
-static struct core_bed bed;
-static unsigned emitted;
-static struct event last;
-
-static struct stored note_event(struct event_sink *sink, const struct event *event)
-{
-    emitted++;
-    last = *event;
-    return core_bed_drop(sink, event);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    core_bed_open(&bed, limits, START);
-    core_use_far_key(bed.core, KEY);
-    bed.sink.emit = note_event;
-    emitted = 0;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    core_bed_close(&bed);
-    return mem_used() == 0 ? 0 : -1;
-}
-
-static enum err push(const char *id, int64_t due_us)
-{
-    struct cmd_push push = {
-        .id = bytes_str(id), .topic = BYTES("t"), .due_us = due_us, .ttr_us = TTR};
-    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
-    return bed.reply.err;
-}
-
-static enum err ask(enum cmd_kind kind, uint64_t seq)
-{
-    struct cmd cmd = {.kind = kind, .job = {.ref = {.seq = seq}, .bound = false}};
-    (void)core_apply(bed.core, START, &cmd, &bed);
-    return bed.reply.err;
-}
 
 static uint64_t delayed(void)
 {
     struct core_totals totals;
     core_totals(bed.core, &totals);
     return totals.jobs[JOB_DELAYED];
-}
-
-/* What the store reads again of the job `push` has made. */
-static struct event record_of(uint64_t seq, const char *id)
-{
-    return (struct event){.kind = EVENT_JOB,
-                          .job = {.seq = seq, .state = JOB_DELAYED, .due_us = START + SECOND},
-                          .id = bytes_str(id),
-                          .topic = BYTES("t"),
-                          .ttr_us = TTR,
-                          .record = slice};
-}
-
-static struct event depart(uint64_t seq, const char *id)
-{
-    struct event event = record_of(seq, id), out;
-    assert_true(core_spill(bed.core, &event, 1, START, &out));
-    assert_true(core_depart(bed.core, seq, slice));
-    return event;
 }
 
 /* Two ids of which the index keeps the same bits, with the test's key: found by trying. */
@@ -661,16 +595,6 @@ static void what_a_store_reads_wrongly_does_not_arrive(void **state)
     assert_true(core_arrive(bed.core, &good));
 }
 
-/* Job 1 was far and has come back; its move to ready. */
-static struct event run_returned_job(void)
-{
-    assert_int_equal(push("a", START + SECOND), OK);
-    struct event back = depart(1, "a");
-    assert_true(core_arrive(bed.core, &back));
-    assert_int_equal(ask(CMD_RUN, 1), OK);
-    return last;
-}
-
 /* The record of a job that has come back stays in its slice: its last move must stay in the log. */
 static void the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again(void **state)
 {
@@ -701,31 +625,6 @@ static void the_move_before_a_connections_lease_is_emitted_again(void **state)
     assert_int_equal(bed.reply.err, OK);
     assert_true(core_relocate(bed.core, &run, slice.where));
     assert_int_equal(last.job.state, JOB_READY);
-}
-
-/* Only then can the cleaner take it to a slice of buried ones. */
-static void a_buried_job_leaves_the_slice_that_it_came_from_if_it_may_leave_memory(void **state)
-{
-    (void)state;
-    struct cmd bury = {.kind = CMD_BURY, .job = {.ref.seq = 1, .note = BYTES("it failed")}};
-    (void)run_returned_job();
-    struct event event = record_of(1, "a");
-    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it is ready */
-    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
-    assert_int_equal(ask(CMD_BURY, 1), OK);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where + 8));
-    assert_true(core_relocate_buried(bed.core, &event, slice.where));
-    assert_true(last.kind == EVENT_JOB && last.job.state == JOB_BURIED);
-    assert_true(last.record.where == slice.where); /* which dies with it */
-    assert_int_equal(ask(CMD_DELETE, 1), OK);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where));
-    core_bed_close(&bed);
-    (void)setup(NULL);
-    (void)run_returned_job();
-    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
-    (void)core_apply(bed.core, START, &bury, &bed);
-    assert_int_equal(bed.first.state, JOB_BURIED);
-    assert_false(core_relocate_buried(bed.core, &event, slice.where)); /* it has a note */
 }
 
 static bool is_at(void *ctx, uint64_t where)
@@ -783,7 +682,6 @@ int main(void)
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),
-        TEST(a_buried_job_leaves_the_slice_that_it_came_from_if_it_may_leave_memory),
         TEST(changes_that_cannot_be_read_are_emitted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

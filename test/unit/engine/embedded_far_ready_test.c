@@ -570,6 +570,49 @@ static void p8_so_many_stay_in_memory(void **state)
     take(&order, true, true, 2 * JOBS);
 }
 
+/* A consumer fails with each of them, one after the other: that of number 0, 4, 8 … waits a moment
+   then, as its schedule says. */
+static void give_back_all(const struct order *order)
+{
+    char id[32];
+    for (unsigned i = 0; i < order->count; i++) {
+        struct cmd cmd = {.kind = CMD_RELEASE, .job.ref.id = id_of(order->numbers[i], id)};
+        assert_int_equal(ask(&cmd), OK);
+    }
+}
+
+/* What is true of them is in the log, and not in the slices that they came from. */
+static void p8_those_that_were_given_back_leave_memory_as_others_do(void **state)
+{
+    enum { STAY = 20 };
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.readies = true;
+    bed.ready_stay = STAY;
+    fill(false);
+    for (int life = 0; life < 2; life++) {
+        struct order order = {0};
+        expect_some(&order, 0, JOBS, true, false);
+        take(&order, true, false, OF_T);
+        assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
+        give_back_all(&order);
+        assert_int_equal(totals().jobs[JOB_READY], JOBS);
+        for (int i = 0; i < 3; i++) {
+            grow_log();
+            bed.loop.now_us += SECOND_US;
+        }
+        assert_int_equal(totals().jobs[JOB_READY], JOBS);
+        assert_in_range(totals().far_ready, JOBS - 3 * STAY, JOBS - STAY);
+        if (life)
+            restart();
+        lists_have(JOB_READY, OF_T);
+    }
+    struct order order = {0};
+    expect_some(&order, 0, JOBS, true, false);
+    take(&order, true, false, OF_T); /* in the order in which they were given back */
+    assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
+}
+
 /* Consumers take what has left memory though there is none for pushes. */
 static void p8_they_are_handed_out_when_memory_is_short(void **state)
 {
@@ -746,6 +789,8 @@ int main(void)
         READY(records_that_do_not_fit_their_entries_hold_up_nobody),
         READY(p8_they_are_handed_out_when_memory_is_short),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
+        cmocka_unit_test_teardown(p8_those_that_were_given_back_leave_memory_as_others_do,
+                                  teardown),
         DUE(p8_what_falls_due_while_nobody_waits_stays_out_of_memory),
         DUE(p8_so_does_what_was_near_before),
         DUE(p3_who_waits_gets_what_falls_due),

@@ -4,21 +4,14 @@
  * power goes at each point of it, each call of the disk fails, blocks cannot be read or are
  * damaged.
  */
-#include "slice_bed.h"
-#include "store/slices/slices_parts.h"
+#include "changed_bed.h"
 #include "store_files.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
 
 #include <errno.h>
 
-enum {
-    FAR_JOBS = 400,
-    STAY = 50,
-    SMALL = 20,
-    PORTION = 256,
-    OF_A_SEGMENT = 3 * MODEL_SEGMENT / 500
-};
+enum { STAY = 50, SMALL = 20, PORTION = 256 };
 
 /* ---- jobs that come back, and are buried ---- */
 
@@ -30,55 +23,14 @@ static void begin(struct model *model, uint64_t stay)
     model_check(model);
 }
 
-static void all_come(struct model *model)
-{
-    model->now_us += INT64_C(2000) * MODEL_DELAY_US;
-    settle_for(model, 6);
-    assert_int_equal(far_of(model, JOB_DELAYED), 0);
-}
-
-static void bury(struct model *model, struct model_job *job)
-{
-    if (!job->live || job->buried || !model_bring(model, job))
-        return;
-    job->buried = true;
-    job->priority++;
-    model_emit_move(model, job);
-    model_note(model, job);
-}
-
-/* How many are buried whose records lie in slices of other jobs, and may leave. */
-static size_t misplaced(const struct model *model)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < model->job_count; i++) {
-        const struct model_job *job = &model->jobs[i];
-        bool counts = job->live && job->buried && !job->far && !job->noted;
-        count += counts && store_slice_state(model->store, job->stored.where) == JOB_DELAYED;
-    }
-    return count;
-}
-
 /* Of all, two in three. Returns how many of them came from slices. */
 static size_t bury_most(struct model *model)
 {
     for (size_t i = 0; i < model->job_count; i++)
         if (i % 3)
             bury(model, &model->jobs[i]);
-    assert_int_equal(model->store->slices->buried.jobs, misplaced(model));
-    return misplaced(model);
-}
-
-/* The cleaner comes by what is in the log. */
-static void grow_log(struct model *model)
-{
-    for (unsigned i = 0; i < 300; i++) {
-        assert_int_equal(model_push(model), OK);
-        model_end(model, &model->jobs[model->job_count - 1]);
-        if (i % 4 == 0)
-            model_turn(model);
-    }
-    model_settle(model);
+    assert_int_equal(model->store->slices->changed.jobs[MOVE_BURIED], misplaced(model, JOB_BURIED));
+    return misplaced(model, JOB_BURIED);
 }
 
 /* They do not stay in memory because of where they came from. */
@@ -94,11 +46,12 @@ static void p8_so_many_buried_jobs_that_came_back_stay_in_memory(void **state)
         if (restarts) {
             reopen(&model);
             model_check(&model);
-            assert_true(misplaced(&model) > FAR_JOBS / 2);
-            assert_int_equal(model.store->slices->buried.jobs, misplaced(&model));
+            assert_true(misplaced(&model, JOB_BURIED) > FAR_JOBS / 2);
+            assert_int_equal(model.store->slices->changed.jobs[MOVE_BURIED],
+                             misplaced(&model, JOB_BURIED));
         }
         settle_for(&model, 2);
-        assert_in_range(misplaced(&model), 0, STAY);
+        assert_in_range(misplaced(&model, JOB_BURIED), 0, STAY);
         for (int i = 0; i < 3; i++)
             grow_log(&model);
         assert_in_range(model_buried_in_memory(&model), 0, STAY + OF_A_SEGMENT);
@@ -115,8 +68,8 @@ static void no_more_of_them_is_written_than_has_to_be(void **state)
     all_come(&model);
     size_t there = bury_most(&model);
     settle_for(&model, 2);
-    assert_int_equal(model.store->slices->buried.moved, 0);
-    assert_int_equal(misplaced(&model), there);
+    assert_int_equal(model.store->slices->changed.moved, 0);
+    assert_int_equal(misplaced(&model, JOB_BURIED), there);
     model_fini_reopened(&model);
 }
 
@@ -132,10 +85,10 @@ static void what_is_not_buried_stays_in_its_slice(void **state)
     for (size_t i = 0; i < model.job_count; i += 3)
         others += store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
     assert_true(others > 0);
-    uint64_t there = model.store->slices->buried.jobs;
+    uint64_t there = model.store->slices->changed.jobs[MOVE_BURIED];
     settle_for(&model, 2);
-    assert_int_equal(model.store->slices->buried.moved, there);
-    assert_int_equal(misplaced(&model), 0);
+    assert_int_equal(model.store->slices->changed.moved, there);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
     for (size_t i = 0; i < model.job_count; i += 3)
         others -= store_slice_state(model.store, model.jobs[i].stored.where) == JOB_DELAYED;
     assert_true(others == 0 || model.store->slices->emptied > 0);
@@ -160,16 +113,16 @@ static void p8_a_turn_looks_at_a_bounded_number_of_records(void **state)
     settle_for(&model, 4);
     all_come(&model);
     (void)bury_most(&model);
-    uint64_t most = 0, before = model.store->slices->buried.moved;
+    uint64_t most = 0, before = model.store->slices->changed.moved;
     for (int i = 0; i < 2000; i++) {
         store_turn(model.store, model.now_us += 1000);
         model_disk_works(&model);
         store_poll(model.store);
-        uint64_t moved = model.store->slices->buried.moved - before;
+        uint64_t moved = model.store->slices->changed.moved - before;
         most = moved > most ? moved : most;
         before += moved;
     }
-    assert_int_equal(misplaced(&model), 0);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
     assert_in_range(most, PORTION / 2, PORTION);
     model_fini_reopened(&model);
 }
@@ -189,17 +142,17 @@ static void p8_they_leave_though_memory_is_short(void **state)
     model.callbacks.far_room = no_room;
     (void)bury_most(&model);
     settle_for(&model, 2);
-    assert_in_range(misplaced(&model), 0, STAY);
+    assert_in_range(misplaced(&model, JOB_BURIED), 0, STAY);
     model_fini_reopened(&model);
 }
 
 static unsigned asked;
 
-static bool count_asked(struct store_callbacks *callbacks, const struct event *event,
-                        uint64_t where)
+static enum changed_verdict count_asked(struct store_callbacks *callbacks,
+                                        const struct event *event, uint64_t where)
 {
     asked++;
-    return model_relocate_buried(callbacks, event, where);
+    return model_relocate_changed(callbacks, event, where);
 }
 
 /* Jobs with notes of failed attempts: the core does not let them leave. */
@@ -214,16 +167,16 @@ static void those_that_must_stay_are_asked_for_once(void **state)
     for (size_t i = 0; i < model.job_count; i++)
         bury(&model, &model.jobs[i]);
     struct slices *slices = model.store->slices;
-    uint64_t there = slices->buried.jobs;
+    uint64_t there = slices->changed.jobs[MOVE_BURIED];
     asked = 0;
-    model.callbacks.relocate_buried = count_asked;
+    model.callbacks.relocate_changed = count_asked;
     assert_true(there > FAR_JOBS / 2);
     settle_for(&model, 2);
     assert_int_equal(asked, there);
     grow_log(&model); /* their MOVEs are written again */
     assert_int_equal(asked, there);
-    assert_int_equal(slices->buried.jobs, 0);
-    assert_int_equal(slices->buried.moved, 0);
+    assert_int_equal(slices->changed.jobs[MOVE_BURIED], 0);
+    assert_int_equal(slices->changed.moved, 0);
     size_t one = 0;
     while (!model.jobs[one].live || !model.jobs[one].noted ||
            store_slice_state(model.store, model.jobs[one].stored.where) != JOB_DELAYED)
@@ -238,24 +191,27 @@ static void those_that_must_stay_are_asked_for_once(void **state)
         model_emit_move(&model, &model.jobs[i]);
         bury(&model, &model.jobs[i]);
     }
-    assert_int_equal(slices->buried.jobs, misplaced(&model));
+    assert_int_equal(slices->changed.jobs[MOVE_BURIED], misplaced(&model, JOB_BURIED));
     settle_for(&model, 2);
-    assert_int_equal(misplaced(&model), 0);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
+    model_fini_reopened(&model);
+}
+
+static void long_blocks_are_read_at_the_pace_of_others(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_long(&model, LONG);
+    all_come(&model);
+    (void)bury_most(&model);
+    struct pace pace = watch_pace(&model, of_changed);
+    print_message("%u blocks, %llu bytes\n", pace.blocks, (unsigned long long)pace.bytes);
+    assert_true(pace.blocks > 10 && pace.bytes / pace.blocks > 3 * 64 * 1024);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
     model_fini_reopened(&model);
 }
 
 /* ---- the disk ---- */
-
-/* A slice that has such jobs. */
-static struct slice *some_slice(const struct model *model)
-{
-    struct list *all = &model->store->slices->all;
-    for (struct list *link = all->next; link != all; link = link->next)
-        if (slice_of(link)->buried > 0)
-            return slice_of(link);
-    fail();
-    return NULL;
-}
 
 static size_t misplaced_in(const struct model *model, uint32_t number)
 {
@@ -306,23 +262,24 @@ static void jobs_of_a_slice_that_cannot_be_read_stay(void **state)
     begin(&model, 0);
     all_come(&model);
     (void)bury_most(&model);
-    uint32_t number = some_slice(&model)->head.number;
+    uint32_t number = slice_with(&model, MOVE_BURIED)->head.number;
     size_t stay = misplaced_in(&model, number);
     slice_name(number, name);
     sim_disk_bad(model.disk, name, DISK_ALIGN, UINT64_MAX);
     settle_for(&model, 4);
     assert_true(stay > 0);
-    assert_int_equal(misplaced(&model), stay);
+    assert_int_equal(misplaced(&model, JOB_BURIED), stay);
     assert_int_equal(misplaced_in(&model, number), stay);
-    assert_int_equal(model.store->slices->buried.jobs, 0); /* others need not leave for them */
+    assert_int_equal(model.store->slices->changed.jobs[MOVE_BURIED],
+                     0); /* others need not leave for them */
     assert_int_equal(model.notices[STORE_UNREAD], 1);
     assert_non_null(strstr(model.noticed.text, "until the next start"));
     sim_disk_bad(model.disk, "", 0, 0);
     settle_for(&model, 2);
-    assert_int_equal(misplaced(&model), stay);
+    assert_int_equal(misplaced(&model, JOB_BURIED), stay);
     reopen(&model);
     settle_for(&model, 2);
-    assert_int_equal(misplaced(&model), 0);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
     model_fini_reopened(&model);
 }
 
@@ -334,16 +291,17 @@ static void jobs_of_a_damaged_block_stay_and_it_is_told(void **state)
     begin(&model, 0);
     all_come(&model);
     (void)bury_most(&model);
-    const struct slice *slice = some_slice(&model);
+    const struct slice *slice = slice_with(&model, MOVE_BURIED);
     size_t stay = misplaced_in(&model, slice->head.number);
     uint32_t block = 0;
-    while (slice->buried_in[block] == 0)
+    while (slice->leavers[MOVE_BURIED].in_block[block] == 0)
         block++;
     slice_name(slice->head.number, name);
     assert_true(sim_disk_flip(model.disk, name, slice->fences[block].offset * BLOCK * 8ul + 4000));
     settle_for(&model, 4);
-    assert_in_range(misplaced(&model), 1, stay); /* some were in blocks in front of it */
-    assert_int_equal(misplaced_in(&model, slice->head.number), misplaced(&model));
+    assert_in_range(misplaced(&model, JOB_BURIED), 1,
+                    stay); /* some were in blocks in front of it */
+    assert_int_equal(misplaced_in(&model, slice->head.number), misplaced(&model, JOB_BURIED));
     assert_int_equal(model.notices[STORE_DAMAGED], 1);
     assert_non_null(strstr(model.noticed.text, "later verify"));
     model_fini(&model);
@@ -361,7 +319,7 @@ static void a_shortage_of_descriptors_gives_up_nothing(void **state)
     settle_for(&model, 1);
     sim_disk_starve(model.disk, false);
     settle_for(&model, 2);
-    assert_int_equal(misplaced(&model), 0);
+    assert_int_equal(misplaced(&model, JOB_BURIED), 0);
     model_fini_reopened(&model);
 }
 
@@ -391,7 +349,7 @@ static void bury_and_live(struct model *model, void *to)
     }
     if (!model->failed)
         model_work(model, 60);
-    deeds->moved += model->store->slices->buried.moved;
+    deeds->moved += model->store->slices->changed.moved;
     deeds->gone += far_of(model, JOB_BURIED);
     deeds->failed += model->failed;
 }
@@ -465,6 +423,7 @@ int main(void)
         cmocka_unit_test(p8_a_turn_looks_at_a_bounded_number_of_records),
         cmocka_unit_test(p8_they_leave_though_memory_is_short),
         cmocka_unit_test(those_that_must_stay_are_asked_for_once),
+        cmocka_unit_test(long_blocks_are_read_at_the_pace_of_others),
         cmocka_unit_test(jobs_of_a_slice_that_cannot_be_read_stay),
         cmocka_unit_test(jobs_of_a_damaged_block_stay_and_it_is_told),
         cmocka_unit_test(a_start_reads_ahead_of_records_that_changed_one_after_the_other),

@@ -2,9 +2,8 @@
  * What slices cost in the background: the cleaner rests when there is nothing to gain, what is dead
  * goes, and jobs come back as there is memory for them.
  */
-#include "slice_bed.h"
+#include "slice_pace.h"
 #include "store/log/cleaner_parts.h"
-#include "store/slices/slices_parts.h"
 #include "store/slices/spill.h"
 
 /* ---- what the log must say of slices ---- */
@@ -430,6 +429,30 @@ static void small_jobs_do_not_pin_large_dead_ones(void **state)
     }
 }
 
+static const struct block_read *emptying(const struct slices *slices)
+{
+    return slices->load.emptying ? &slices->load.emptying->read : NULL;
+}
+
+/* What lives of a block is written again, so a long one takes the disk for longer. */
+static void slices_are_emptied_at_a_pace_of_bytes(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {LONG, 1000};
+    for (int i = 0; i < 2; i++) {
+        struct model model;
+        begin_long(&model, sizes[i]);
+        for (size_t job = 0; job < model.job_count; job++)
+            if (job % 4)
+                model_end(&model, &model.jobs[job]);
+        struct pace pace = watch_pace(&model, emptying);
+        print_message("%u blocks, %llu bytes\n", pace.blocks, (unsigned long long)pace.bytes);
+        assert_true(pace.blocks > 10);
+        assert_true((pace.bytes / pace.blocks > 3 * 64 * 1024) == (sizes[i] == LONG));
+        model_fini_reopened(&model);
+    }
+}
+
 /* ---- what cannot be read ---- */
 
 /* Jobs come and end until the oldest segments have gone. */
@@ -702,6 +725,7 @@ int main(void)
         cmocka_unit_test(far_jobs_that_are_few_make_few_slices),
         cmocka_unit_test(the_more_slices_there_are_the_larger_is_a_new_one),
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
+        cmocka_unit_test(slices_are_emptied_at_a_pace_of_bytes),
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
         cmocka_unit_test(a_log_of_near_jobs_is_not_written_again_at_each_start),

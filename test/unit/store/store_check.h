@@ -36,7 +36,7 @@ static inline void model_expect(struct model *model, uint64_t batch)
         live++;
         assert_int_equal(want->version, have->version);
         assert_int_equal(want->priority, have->priority);
-        assert_int_equal(want->buried, have->buried);
+        assert_int_equal(model_state(want), model_state(have));
     }
     mem_free(lines);
     for (size_t i = 0; i < model->job_count; i++)

@@ -32,7 +32,7 @@
 enum {
     MODEL_SEGMENT = 32 * 1024,
     MODEL_BODY_MAX = 3000,
-    MODEL_ROOM = 32 * 1024,
+    MODEL_ROOM = 256 * 1024,           /* of a body, at most */
     MODEL_DELAY_US = 20 * 1000 * 1000, /* of far jobs at most */
 };
 
@@ -46,7 +46,7 @@ struct model_job {
     struct stored stored;
     int64_t due_us;
     bool buried;
-    bool ready;   /* pushed as a ready job, and not changed */
+    bool ready;   /* pushed as a ready job, or given back since; else it is delayed */
     bool noted;   /* it stays in memory */
     bool leaving; /* it has not changed since it was spilled */
     bool far;     /* what is known of it lies in a slice */
@@ -203,6 +203,7 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
         if (job) {
             job->priority = event->job.priority;
             job->buried = event->job.state == JOB_BURIED;
+            job->ready = event->job.state == JOB_READY;
         }
         break;
     case EVENT_GONE:
@@ -299,7 +300,7 @@ static inline void model_emit_move(struct model *model, const struct model_job *
         .kind = EVENT_MOVE,
         .promised = job->priority % 2,
         .job = {.seq = job->seq,
-                .state = job->buried ? JOB_BURIED : JOB_READY,
+                .state = model_state(job),
                 .priority = job->priority,
                 .due_us = job->due_us},
         .record = job->stored,
@@ -331,16 +332,17 @@ static inline size_t model_buried_in_memory(const struct model *model)
     return count;
 }
 
-static inline bool model_relocate_buried(struct store_callbacks *callbacks,
-                                         const struct event *event, uint64_t where)
+static inline enum changed_verdict model_relocate_changed(struct store_callbacks *callbacks,
+                                                          const struct event *event, uint64_t where)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     const struct model_job *job = model_find(model, event->job.seq);
     assert_true(job && job->live && !job->far && job->stored.where == where);
-    assert_true(job->buried && event->kind == EVENT_JOB);
-    if (!job->noted)
-        model_relocate(callbacks, event, where);
-    return !job->noted;
+    assert_true(model_state(job) != JOB_DELAYED && event->kind == EVENT_JOB);
+    if (job->noted)
+        return CHANGED_STAYS;
+    model_relocate(callbacks, event, where);
+    return CHANGED_LEAVES;
 }
 
 static inline bool model_spill(struct store_callbacks *callbacks, const struct event *event,
@@ -640,6 +642,7 @@ static inline void model_init(struct model *model, uint64_t seed)
         .body_max = MODEL_BODY_MAX,
         .id_seed = 42,
         .inline_us = seed % 2 ? 2000 : 0, /* odd seeds commit in the turn */
+        .ready_in_memory = UINT64_MAX,
     };
 }
 
@@ -659,7 +662,7 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.far_image_drop = model_far_image_drop;
     model->options.image_jobs = 1;
     model->callbacks.relocate_moves = model_relocate_moves;
-    model->callbacks.relocate_buried = model_relocate_buried;
+    model->callbacks.relocate_changed = model_relocate_changed;
 }
 
 static inline void model_fini(struct model *model)
