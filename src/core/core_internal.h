@@ -7,6 +7,7 @@
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
  *     far.c      jobs that are not in memory          history.c reports happenings to the sink
+ *     far_replay.c  the same at a start               far_image.c   the same as bytes, for that
  *     front.c    the order of ready far jobs      list_walk.c   what a LIST keeps for its next page
  *
  * Invariants
