@@ -79,6 +79,7 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
 void core_use_far_key(struct core *core, uint64_t key)
 {
     core->far.key = key;
+    core->far.soon_count = 0;
 }
 
 static uint64_t in_memory(const struct core *core, enum job_state state)
@@ -139,8 +140,18 @@ static void fetch_job(const struct core *core, uint32_t number)
     prefetch_write(job + size_bytes - 1); /* jobs are not aligned to cache lines */
 }
 
+static struct far_soon hashes_of(const struct core *core, const struct job *job)
+{
+    struct bytes id = job_id(job);
+    return (struct far_soon){
+        .seq = job->seq,
+        .id_hash = far_hash_id(core->far.key, id),
+        .in_memory = id.len ? index_hash_id(&core->index, id) : 0,
+    };
+}
+
 /* Prefetches what core_depart() changes besides the job itself. */
-static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
+static void fetch_around(struct core *core, uint32_t number, uint64_t seq)
 {
     const struct job *job = pool_at(&core->jobs, number);
     if (job->seq != seq || !far_state_possible((enum job_state)job->state))
@@ -148,17 +159,33 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     if (job->state == JOB_DELAYED)
         wheel_prefetch(&core->delays, number);
     far_index_prefetch(&core->far.places, far_hash_seq(seq));
+    struct far_soon *soon = &core->far.soon[core->far.soon_count++];
+    *soon = hashes_of(core, job);
     if (!job->id_len)
         return;
-    index_prefetch_id(&core->index, job_id(job));
-    far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
+    index_prefetch_hashed(&core->index, soon->in_memory);
+    far_index_prefetch(&core->far.places, soon->id_hash);
+}
+
+/* The hashes of a job's id, which never change: computed by core_fetch(), or now. */
+static struct far_soon take_soon(struct core *core, const struct job *job)
+{
+    struct far_jobs *far = &core->far;
+    for (uint32_t i = far->soon_next; i < far->soon_count; i++) {
+        if (far->soon[i].seq == job->seq) {
+            far->soon_next = i + 1;
+            return far->soon[i];
+        }
+    }
+    return hashes_of(core, job);
 }
 
 /* In steps, each for all jobs: each step loads the addresses that the next step prefetches. */
-void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
+void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
 {
     uint32_t numbers[CORE_SOON_MAX];
     CHECK(count <= CORE_SOON_MAX);
+    core->far.soon_count = core->far.soon_next = 0;
     for (uint32_t i = 0; i < count; i++)
         index_prefetch(&core->index, seqs[i]);
     for (uint32_t i = 0; i < count; i++) {
@@ -171,11 +198,11 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
             fetch_around(core, numbers[i], seqs[i]);
 }
 
-static struct far_job far_job_of(const struct core *core, const struct job *job, uint64_t where)
+static struct far_job far_job_of(const struct job *job, uint64_t id_hash, uint64_t where)
 {
     return (struct far_job){
         .seq = job->seq,
-        .id_hash = far_hash_id(core->far.key, job_id(job)),
+        .id_hash = id_hash,
         .where = where,
         .state = (enum job_state)job->state,
         .priority = job->priority,
@@ -187,7 +214,7 @@ static struct far_job far_job_of(const struct core *core, const struct job *job,
 static struct far_job far_job_as(const struct core *core, const struct job *job,
                                  enum job_state state)
 {
-    struct far_job far = far_job_of(core, job, job->where);
+    struct far_job far = far_job_of(job, far_hash_id(core->far.key, job_id(job)), job->where);
     far.state = state;
     return far;
 }
@@ -217,15 +244,18 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = far_job_of(core, job, record.where);
-    if (!job->leaving || !far_state_possible(far.state) || !add_places(core, &far))
+    if (!job->leaving || !far_state_possible((enum job_state)job->state))
+        return false;
+    struct far_soon hashes = take_soon(core, job);
+    struct far_job far = far_job_of(job, hashes.id_hash, record.where);
+    if (!add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (far.state == JOB_READY && job->where != record.where)
         far_add_entry(topic, &far);  /* else it has an entry already */
     (void)core_unlink(core, number); /* it is `job` */
     count_one(core, topic, &far, 1);
-    index_remove(&core->index, number);
+    index_remove_hashed(&core->index, number, hashes.in_memory);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
     return true;
@@ -239,8 +269,7 @@ bool core_depart_due(struct core *core, uint32_t number)
     if (!job->leaving || !job->in_slice || waits ||
         in_memory(core, JOB_READY) < core->limits.ready_in_memory)
         return false;
-    struct far_job far = far_job_of(core, job, job->where);
-    far.state = JOB_READY;
+    struct far_job far = far_job_as(core, job, JOB_READY);
     if (!add_places(core, &far))
         return false;
     far_add_entry(topic, &far);

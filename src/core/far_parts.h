@@ -6,7 +6,6 @@
 #define LATERD_CORE_FAR_PARTS_H
 
 #include "core/core_internal.h"
-#include "core/far.h"
 
 enum {
     SEQ_GROUP_BITS = 8,  /* of numbers: jobs that were pushed one after the other */
