@@ -657,19 +657,25 @@ bool far_index_taken(const struct far_index *index)
 
 /* ---- few ---- */
 
-/* The place of the pair's entry; false: it is not there. */
+/* The place of the pair's entry; false: it is not there. The file's slot is not looked up: few
+   entries have this fingerprint, and each says its file. */
 static bool locate(const struct far_index *index, uint64_t hash, uint64_t where,
                    uint32_t *out_place)
 {
-    uint32_t slot = index->count ? file_find(index, (uint32_t)(where >> 32)) : 0;
-    if (!slot || (uint32_t)where >= FAR_OFFSET_END)
+    const struct far_shard *shard = index->count ? shard_of(index, hash) : NULL;
+    if (!shard || !shard->count)
         return false;
-    const struct far_shard *shard = shard_of(index, hash);
-    if (!shard->count)
-        return false;
-    uint64_t entry = entry_of(hash, slot, where);
-    *out_place = seek(shard, entry);
-    return *out_place < shard->cap && shard->entries[*out_place] == entry;
+    uint64_t first = entry_of(hash, 0, 0);
+    uint32_t print = print_of(first);
+    for (uint32_t i = seek(shard, first); i < shard->cap && shard->entries[i]; i++) {
+        if (print_of(shard->entries[i]) != print)
+            return false;
+        if (where_of(index, shard->entries[i]) == where) {
+            *out_place = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where)
