@@ -198,6 +198,11 @@ void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool de
             fetch_around(core, numbers[i], seqs[i]);
 }
 
+void core_fetch_far(const struct core *core, uint64_t seq)
+{
+    far_index_prefetch(&core->far.places, far_hash_seq(seq));
+}
+
 static struct far_job far_job_of(const struct job *job, uint64_t id_hash, uint64_t where)
 {
     return (struct far_job){
@@ -345,7 +350,6 @@ bool core_arrive(struct core *core, const struct event *event)
 
 uint32_t core_take_apart(struct core *core, const struct event *event)
 {
-    far_index_prefetch(&core->far.places, far_hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
     struct far_job far = far_job_in(core, event, event->job.state);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))

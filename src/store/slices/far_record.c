@@ -307,6 +307,12 @@ bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_S
                        get_u64(at + CONTENT_SUM_AT);
 }
 
+uint64_t far_record_seq(const char *at, size_t len)
+{
+    struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
+    return varint_get(&reader);
+}
+
 bool far_record_glance(const char *at, size_t len, struct event *out_job)
 {
     return get_parts(at, len, out_job) > 0;

@@ -45,6 +45,9 @@ bool far_record_decode(const char *at, size_t len, struct record *record);
    borrows from the record and from `retry_us`; out_job->record is not set. */
 bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_STEPS_MAX],
                      struct event *out_job);
+/* The job's number, of a record of `len` bytes, FAR_RECORD_MIN at least. For a hint: it verifies
+   nothing. */
+uint64_t far_record_seq(const char *at, size_t len);
 /* As far_record_read(), for a caller that has just written the record: verifies no checksum and
    does not read the retry waits. */
 bool far_record_glance(const char *at, size_t len, struct event *out_job);
