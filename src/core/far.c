@@ -21,6 +21,8 @@
 #include "base/prefetch.h"
 #include "core/far_parts.h"
 
+enum { KEEP_US = 10 * 1000000 }; /* memory of jobs that have departed, for the next ones */
+
 static bool add_places(struct core *core, const struct far_job *job)
 {
     uint64_t place = far_place_of(job);
@@ -263,6 +265,7 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     index_remove_hashed(&core->index, number, hashes.in_memory);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
+    core->far.spare_until_us = time_add(core->now_us, KEEP_US);
     return true;
 }
 

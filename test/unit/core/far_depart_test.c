@@ -1,4 +1,5 @@
-/* Jobs that leave memory after core_fetch(), which computes the hashes of their ids for that. */
+/* Jobs that leave memory: core_fetch() computes the hashes of their ids for that, and their memory
+   is kept for a while. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,17 +10,18 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "core/far.h"
+#include "core/core_internal.h"
 #include "core_bed.h"
 
-enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
+enum { SECOND = 1000000, MINUTE = 60 * SECOND, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
+enum { CHUNK = 1024, MANY = 5 * CHUNK }; /* of the pool, of jobs with ids of any length */
 
 static struct core_bed bed;
 
 static int setup(void **state)
 {
     (void)state;
-    core_bed_open(&bed, (struct core_limits){.jobs = 100, .topics = 2, .waiters = 10}, START);
+    core_bed_open(&bed, (struct core_limits){.jobs = 2 * MANY, .topics = 2, .waiters = 10}, START);
     core_use_far_key(bed.core, KEY);
     return 0;
 }
@@ -42,7 +44,7 @@ static void push_and_offer(uint64_t seq)
 {
     char room[8];
     struct cmd_push push = {
-        .id = id_of(seq, room), .topic = BYTES("t"), .due_us = START + SECOND, .ttr_us = TTR};
+        .id = id_of(seq, room), .topic = BYTES("t"), .due_us = START + MINUTE, .ttr_us = TTR};
     struct event out, event = {.kind = EVENT_JOB, .job.seq = seq};
     (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
     assert_int_equal(bed.first.ref.seq, seq);
@@ -95,6 +97,55 @@ static void hashes_by_an_older_key_are_not_used(void **state)
     is_found_at(seq, true);
 }
 
+/* Pushes so many jobs without an id, and has all of them depart. */
+static void push_and_depart(uint64_t *seq, unsigned count)
+{
+    uint64_t first = *seq;
+    for (unsigned i = 0; i < count; i++, ++*seq) {
+        struct cmd_push push = {.topic = BYTES("t"), .due_us = START + MINUTE, .ttr_us = TTR};
+        struct event out, event = {.kind = EVENT_JOB, .job.seq = *seq};
+        (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
+        assert_true(core_spill(bed.core, &event, 1, START, &out));
+    }
+    while (first < *seq) {
+        assert_true(core_depart(bed.core, first, place_of(first)));
+        first++;
+    }
+}
+
+static uint32_t tick(int64_t now_us)
+{
+    while (core_tick(bed.core, now_us, 1000))
+        continue;
+    return bed.core->jobs.spare_count;
+}
+
+/* Of chunks that ran empty one is kept anyway. */
+static void memory_of_departed_jobs_is_kept_for_the_next_ones_for_ten_seconds(void **state)
+{
+    (void)state;
+    uint64_t seq = 1;
+    push_and_depart(&seq, MANY);
+    assert_int_equal(tick(START), MANY / CHUNK - 1);
+    push_and_depart(&seq, MANY / 2);
+    assert_int_equal(tick(START), MANY / CHUNK - 1);
+    assert_int_equal(core_next_us(bed.core), START + 10 * SECOND);
+    assert_int_equal(tick(START + 10 * SECOND - 1), MANY / CHUNK - 1);
+    assert_int_equal(tick(START + 10 * SECOND), 0);
+    assert_true(core_next_us(bed.core) == INT64_MAX);
+}
+
+static void p8_memory_of_departed_jobs_is_not_kept_above_the_limit(void **state)
+{
+    (void)state;
+    uint64_t seq = 1;
+    push_and_depart(&seq, MANY);
+    assert_int_equal(tick(START), MANY / CHUNK - 1);
+    bed.core->limits.memory_bytes = 1;
+    assert_int_equal(core_next_us(bed.core), START);
+    assert_int_equal(tick(START), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -102,6 +153,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(jobs_depart_in_any_order_after_they_were_fetched),
         TEST(hashes_by_an_older_key_are_not_used),
+        TEST(memory_of_departed_jobs_is_kept_for_the_next_ones_for_ten_seconds),
+        TEST(p8_memory_of_departed_jobs_is_not_kept_above_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
