@@ -200,11 +200,6 @@ void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool de
             fetch_around(core, numbers[i], seqs[i]);
 }
 
-void core_fetch_far(const struct core *core, uint64_t seq)
-{
-    far_index_prefetch(&core->far.places, far_hash_seq(seq));
-}
-
 static struct far_job far_job_of(const struct job *job, uint64_t id_hash, uint64_t where)
 {
     return (struct far_job){
@@ -395,6 +390,13 @@ static uint32_t find_hashed(const struct core *core, uint64_t hash,
 static uint64_t hash_name(const struct core *core, const struct job_ref *ref)
 {
     return ref->id.len ? far_hash_id(core->far.key, ref->id) : far_hash_seq(ref->seq);
+}
+
+void core_fetch_far(const struct core *core, const struct job_ref *ref)
+{
+    far_index_prefetch(&core->far.places, hash_name(core, ref));
+    if (ref->id.len)
+        index_prefetch_id(&core->index, ref->id);
 }
 
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,

@@ -27,8 +27,9 @@ enum { CORE_SOON_MAX = 16 };
  * will read, for up to CORE_SOON_MAX jobs. Without it each job waits several times for memory.
  */
 void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool departs);
-/* Prefetches what core_delete_far() and core_arrive() change for the far job of this number. */
-void core_fetch_far(const struct core *core, uint64_t seq);
+/* Prefetches what is looked up, or changed, for a command on a job of this name, which is most
+   likely far. */
+void core_fetch_far(const struct core *core, const struct job_ref *ref);
 /*
  * The job leaves memory: from now on it is far, with its record at this place. False, and nothing
  * has changed: the job has changed since core_spill() or core_arrive(), or the index cannot hold

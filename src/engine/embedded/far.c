@@ -474,7 +474,7 @@ static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32
 
 static void far_soon(struct store_callbacks *callbacks, uint64_t seq)
 {
-    core_fetch_far(core_of(callbacks), seq);
+    core_fetch_far(core_of(callbacks), &(struct job_ref){.seq = seq});
 }
 
 static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
