@@ -146,22 +146,32 @@ static uint32_t seek(const struct far_shard *shard, uint64_t entry)
     return i;
 }
 
+static void exchange(uint64_t *one, uint64_t *other)
+{
+    uint64_t kept = *one;
+    *one = *other;
+    *other = kept;
+}
+
 enum put_result { PUT_DONE, PUT_NO_ROOM, PUT_IS_THERE };
 
 static enum put_result put(struct far_shard *shard, uint64_t entry)
 {
     CHECK(shard->entries);
-    uint32_t i = seek(shard, entry), end = i;
-    if (i < shard->cap && shard->entries[i] == entry)
+    uint64_t *entries = shard->entries;
+    uint32_t first = seek(shard, entry), i = first;
+    if (i < shard->cap && entries[i] == entry)
         return PUT_IS_THERE;
-    while (end < shard->cap && shard->entries[end])
-        end++;
-    if (end == shard->cap)
-        return PUT_NO_ROOM;
-    memmove(&shard->entries[i + 1], &shard->entries[i], (end - i) * sizeof(entry));
-    shard->entries[i] = entry;
-    shard->count++;
-    return PUT_DONE;
+    /* The rest of the run moves one place on: too few entries for a call of memmove(). */
+    for (; entry && i < shard->cap; i++)
+        exchange(&entries[i], &entry);
+    if (!entry) {
+        shard->count++;
+        return PUT_DONE;
+    }
+    while (i > first) /* it reaches the end: all back again */
+        exchange(&entries[--i], &entry);
+    return PUT_NO_ROOM;
 }
 
 static uint32_t rounded(uint32_t cap)
@@ -188,43 +198,105 @@ static void shard_end(struct far_shard *shard)
     *shard = (struct far_shard){0};
 }
 
-static bool copy_entries(const struct far_shard *from, struct far_shard *to)
-{
-    uint32_t next = 0;
-    for (uint32_t i = 0; i < from->cap; i++) {
-        uint64_t entry = from->entries[i];
-        if (!entry)
-            continue;
-        uint32_t home = home_of(to, print_of(entry));
-        next = home > next ? home : next;
-        if (next == to->cap)
-            return false;
-        to->entries[next++] = entry;
-    }
-    to->count = from->count;
-    return true;
-}
-
-static void resize(struct far_index *index, struct far_shard *shard, uint32_t cap)
+/* Changes the length of the array: what is cut off is lost, and what is added is empty. */
+static void set_cap(struct far_index *index, struct far_shard *shard, uint64_t cap)
 {
     struct far_shard old = *shard;
-    *shard = (struct far_shard){0};
-    if (cap)
-        shard_start(shard, cap);
-    CHECK(shard->entries || old.count == 0);
-    while (old.count && !copy_entries(&old, shard)) { /* no room at the end */
-        cap += cap / 8 + 1;
-        shard_end(shard);
-        shard_start(shard, cap);
+    CHECK(cap < UINT32_MAX / 2);
+    index->bytes += (rounded((uint32_t)cap) - (size_t)old.cap) * sizeof(uint64_t); /* mod 2^64 */
+    if (old.cap >= PAGED_CAP && cap >= PAGED_CAP) {
+        shard->cap = rounded((uint32_t)cap);
+        shard->entries = mem_pages_resize(old.entries, old.cap * sizeof(uint64_t),
+                                          shard->cap * sizeof(uint64_t));
+    } else {
+        uint64_t kept = cap < old.cap ? cap : old.cap;
+        *shard = (struct far_shard){0};
+        if (cap)
+            shard_start(shard, (uint32_t)cap);
+        CHECK(shard->entries || kept == 0);
+        if (kept)
+            memcpy(shard->entries, old.entries, kept * sizeof(uint64_t));
+        shard->count = old.count;
+        shard_end(&old);
     }
-    index->bytes -= old.cap * sizeof(uint64_t);
-    index->bytes += shard->cap * sizeof(uint64_t);
-    shard_end(&old);
+}
+
+/*
+ * Entries are spread within their array: first all of them move to its end, in order, then each to
+ * its place. Neither step has a branch that depends on an entry: a processor would guess it
+ * wrongly.
+ */
+
+/* Moves all entries, which are in the first `used` places, to the end. Returns where they begin;
+   what is in front of that is not cleared. */
+static uint32_t pack(struct far_shard *shard, uint32_t used)
+{
+    uint64_t *entries = shard->entries;
+    uint32_t to = shard->cap;
+    for (uint32_t from = used; from-- > 0;) {
+        uint64_t entry = entries[from];
+        entries[to - 1] = entry; /* written over by the next one if it is empty */
+        to -= entry != 0;
+    }
+    return to;
+}
+
+/*
+ * Moves packed entries, which begin at `from`, to their places: none of them behind where it is, or
+ * those that follow would have no room. False: they have none. Then some are at their places and
+ * the rest are still at the end, in order; pack() takes both.
+ */
+static bool spread(struct far_shard *shard, uint32_t from)
+{
+    uint64_t *entries = shard->entries;
+    uint32_t next = 0;
+    memset(entries, 0, from * sizeof(uint64_t));
+    for (; from < shard->cap; from++) {
+        uint64_t entry = entries[from];
+        uint32_t home = home_of(shard, print_of(entry));
+        next = home > next ? home : next;
+        if (next > from)
+            return false;
+        entries[from] = 0;
+        entries[next++] = entry;
+    }
+    return true;
 }
 
 static uint32_t larger(const struct far_shard *shard)
 {
     return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
+}
+
+/* Spreads the entries, which are in the first `used` places, in a longer array if they have no room
+   in this one. */
+static void settle(struct far_index *index, struct far_shard *shard, uint32_t used)
+{
+    while (shard->count && !spread(shard, pack(shard, used))) {
+        used = shard->cap;
+        set_cap(index, shard, larger(shard));
+    }
+}
+
+static void grow(struct far_index *index, struct far_shard *shard)
+{
+    uint32_t used = shard->cap;
+    set_cap(index, shard, larger(shard));
+    settle(index, shard, used);
+}
+
+/* Makes the array shorter; `cap` is at least the number of its entries. */
+static void shrink(struct far_index *index, struct far_shard *shard, uint32_t cap)
+{
+    uint32_t used = 0;
+    for (uint32_t from = 0; from < shard->cap; from++) {
+        uint64_t entry = shard->entries[from];
+        shard->entries[used] = entry;
+        used += entry != 0;
+    }
+    CHECK(used == shard->count && used <= cap);
+    set_cap(index, shard, cap);
+    settle(index, shard, used);
 }
 
 static void make_shards(struct far_index *index)
@@ -239,10 +311,10 @@ static void make_shards(struct far_index *index)
 static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t entry)
 {
     if (is_full(shard, shard->count))
-        resize(index, shard, larger(shard));
+        grow(index, shard);
     enum put_result result;
     while ((result = put(shard, entry)) == PUT_NO_ROOM)
-        resize(index, shard, larger(shard));
+        grow(index, shard);
     if (result == PUT_IS_THERE)
         return false;
     index->files[slot_of(entry)].uses++;
@@ -268,19 +340,6 @@ bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
 
 /* ---- many: gathered without order, then sorted ---- */
 
-/* Makes the array larger; its entries stay at its beginning. */
-static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t cap)
-{
-    struct far_shard old = *shard;
-    CHECK(cap < UINT32_MAX / 2 && cap > old.cap);
-    shard_start(shard, (uint32_t)cap);
-    if (old.count)
-        memcpy(shard->entries, old.entries, old.count * sizeof(uint64_t));
-    shard->count = old.count;
-    index->bytes += (shard->cap - (size_t)old.cap) * sizeof(uint64_t);
-    shard_end(&old);
-}
-
 /* Small enough to stay in the processor's cache while the arrays pass through it. */
 struct far_gathered {
     uint64_t entries[SHARDS][LINE_GATHERED];
@@ -296,7 +355,7 @@ static void append_gathered(struct far_index *index, uint32_t number)
     if (!count)
         return;
     if (shard->cap - shard->count < count)
-        lengthen(index, shard, (uint64_t)shard->cap + shard->cap / 8 + LINE_GATHERED);
+        set_cap(index, shard, (uint64_t)shard->cap + shard->cap / 8 + LINE_GATHERED);
     memcpy(&shard->entries[shard->count], gathered->entries[number], count * sizeof(uint64_t));
     shard->count += count;
     gathered->counts[number] = 0;
@@ -312,7 +371,7 @@ void far_index_gather(struct far_index *index, uint64_t entries)
     uint64_t cap = cap_for(mean + mean / 32 + 2 * LINE_GATHERED);
     for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
         if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
-            lengthen(index, &index->shards[i], cap);
+            set_cap(index, &index->shards[i], cap);
     }
 }
 
@@ -420,18 +479,19 @@ static uint32_t drop_equal(struct far_index *index, uint64_t *sorted, uint32_t c
     return kept;
 }
 
-static void place_sorted(struct far_index *index, struct far_shard *shard, uint64_t *sorted,
+static void place_sorted(struct far_index *index, struct far_shard *shard, const uint64_t *sorted,
                          uint32_t count)
 {
-    struct far_shard from = {.entries = sorted, .cap = count, .count = count};
-    memset(shard->entries, 0, shard->count * sizeof(uint64_t));
-    shard->count = 0;
     if (is_full(shard, count))
-        lengthen(index, shard, cap_for(count));
-    while (!copy_entries(&from, shard)) { /* no room at the end */
-        memset(shard->entries, 0, shard->cap * sizeof(uint64_t));
-        lengthen(index, shard, larger(shard));
-    }
+        set_cap(index, shard, cap_for(count));
+    uint32_t from = shard->cap - count;
+    memcpy(&shard->entries[from], sorted, count * sizeof(uint64_t));
+    shard->count = count;
+    if (spread(shard, from))
+        return;
+    uint32_t used = shard->cap; /* no room at the end */
+    set_cap(index, shard, larger(shard));
+    settle(index, shard, used);
 }
 
 /* Sorts the shards [first, end) in one call, so that they share the scratch memory. */
@@ -555,7 +615,7 @@ static bool take_entries(struct far_index *index, struct far_shard *shard, const
         index->files[slot].uses++;
     }
     index->count += count;
-    lengthen(index, shard, cap_for(count));
+    set_cap(index, shard, cap_for(count));
     place_sorted(index, shard, room, count);
     return true;
 }
@@ -597,19 +657,25 @@ bool far_index_taken(const struct far_index *index)
 
 /* ---- few ---- */
 
-/* The place of the pair's entry; false: it is not there. */
+/* The place of the pair's entry; false: it is not there. The file's slot is not looked up: few
+   entries have this fingerprint, and each says its file. */
 static bool locate(const struct far_index *index, uint64_t hash, uint64_t where,
                    uint32_t *out_place)
 {
-    uint32_t slot = index->count ? file_find(index, (uint32_t)(where >> 32)) : 0;
-    if (!slot || (uint32_t)where >= FAR_OFFSET_END)
+    const struct far_shard *shard = index->count ? shard_of(index, hash) : NULL;
+    if (!shard || !shard->count)
         return false;
-    const struct far_shard *shard = shard_of(index, hash);
-    if (!shard->count)
-        return false;
-    uint64_t entry = entry_of(hash, slot, where);
-    *out_place = seek(shard, entry);
-    return *out_place < shard->cap && shard->entries[*out_place] == entry;
+    uint64_t first = entry_of(hash, 0, 0);
+    uint32_t print = print_of(first);
+    for (uint32_t i = seek(shard, first); i < shard->cap && shard->entries[i]; i++) {
+        if (print_of(shard->entries[i]) != print)
+            return false;
+        if (where_of(index, shard->entries[i]) == where) {
+            *out_place = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where)
@@ -618,26 +684,34 @@ bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where)
     return locate(index, hash, where, &place);
 }
 
+/* Removes the entry; those behind it that are not at their homes move one place back. */
+static void cut(struct far_shard *shard, uint32_t gap)
+{
+    uint64_t *entries = shard->entries, next;
+    for (; gap + 1 < shard->cap && (next = entries[gap + 1]) != 0; gap++) {
+        if (home_of(shard, print_of(next)) > gap)
+            break;
+        entries[gap] = next;
+    }
+    entries[gap] = 0;
+    shard->count--;
+}
+
 bool far_index_remove(struct far_index *index, uint64_t hash, uint64_t where)
 {
     uint32_t i;
     if (!locate(index, hash, where, &i))
         return false;
     struct far_shard *shard = shard_of(index, hash);
-    uint32_t slot = slot_of(shard->entries[i]), end = i + 1;
+    uint32_t slot = slot_of(shard->entries[i]);
     index->last_file = slot; /* the job's other entry will be removed next */
-    while (end < shard->cap && shard->entries[end] &&
-           home_of(shard, print_of(shard->entries[end])) < end)
-        end++;
-    memmove(&shard->entries[i], &shard->entries[i + 1], (end - i - 1) * sizeof(uint64_t));
-    shard->entries[end - 1] = 0;
-    shard->count--;
+    cut(shard, i);
     index->count--;
     index->files[slot].uses--;
     file_give(index, slot);
     uint32_t enough = shard->count ? rounded(shard->count + shard->count / 4 + CAP_FIRST) : 0;
     if (enough < shard->cap / 2)
-        resize(index, shard, enough);
+        shrink(index, shard, enough);
     return true;
 }
 

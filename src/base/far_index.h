@@ -8,9 +8,9 @@
  * of up to 65,535 files at a time. One entry: 24 bits of the hash, 16 of the file's slot, 24 of
  * the offset. 12 other bits of the hash choose one of 4,096 shards, each an array with linear
  * probing, ordered by those 24 bits, so that a look-up without a result reads some five entries,
- * and a larger array is made by going through the old one once (D. Knuth, "The Art of
- * Computer Programming" 3, 6.4, exercise 66). Shards grow and shrink one by one, 0.2 ms each at
- * thirty million entries.
+ * and an array is made longer where it is, in two passes (D. Knuth, "The Art of Computer
+ * Programming" 3, 6.4, exercise 66). Shards grow and shrink one by one, 0.2 ms each at thirty
+ * million entries.
  *
  * Each single addition waits for memory that is in no cache. To add very many entries, use
  * far_index_gather(): it collects them by shard and adds some tens at a time, so that the processor

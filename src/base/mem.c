@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* The leak checker of sanitizers looks for pointers in the heap alone. */
@@ -68,7 +69,20 @@ static size_t whole_pages(size_t size_bytes)
     return (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+static void *pages_copied(void *old, size_t old_bytes, size_t new_bytes)
+{
+    void *at = mem_pages(new_bytes);
+    memcpy(at, old, old_bytes < new_bytes ? old_bytes : new_bytes);
+    mem_pages_free(old, old_bytes);
+    return at;
+}
+
 #if IN_HEAP
+
+void *mem_pages_resize(void *old, size_t old_bytes, size_t new_bytes)
+{
+    return pages_copied(old, old_bytes, new_bytes);
+}
 
 void *mem_pages(size_t size_bytes)
 {
@@ -101,6 +115,16 @@ void mem_pages_free(void *at, size_t size_bytes)
     atomic_fetch_sub_explicit(&used, size, memory_order_relaxed);
     if (munmap(at, size) != 0) /* it would split a mapping, and the process has too many mappings */
         (void)madvise(at, size, MADV_DONTNEED); /* frees the memory; only the addresses are lost */
+}
+
+void *mem_pages_resize(void *old, size_t old_bytes, size_t new_bytes)
+{
+    size_t from = whole_pages(old_bytes), to = whole_pages(new_bytes);
+    void *at = mremap(old, from, to, MREMAP_MAYMOVE);
+    if (at == MAP_FAILED) /* e.g. the process has too many mappings */
+        return pages_copied(old, old_bytes, new_bytes);
+    atomic_fetch_add_explicit(&used, to - from, memory_order_relaxed); /* modulo 2^64 */
+    return at;
 }
 
 #endif

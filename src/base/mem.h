@@ -21,6 +21,9 @@ void mem_free(void *at);                            /* NULL does nothing */
  */
 void *mem_pages(size_t size_bytes);
 void mem_pages_free(void *at, size_t size_bytes); /* the size given to mem_pages(). NULL: nothing */
+/* Other pages of `new_bytes` with the first bytes of `old`, which are freed; what is added is
+   zeroed. Pages are not copied, they get another address: only added ones have to be faulted in. */
+void *mem_pages_resize(void *old, size_t old_bytes, size_t new_bytes);
 
 /* Bytes that are allocated now, by all threads. One atomic load. */
 size_t mem_used(void);

@@ -123,14 +123,27 @@ static uint32_t absent_chunk(struct pool *pool)
     return chunk;
 }
 
+/* A spare one of this size, if it is among the first ones; or POOL_NONE. */
+static uint32_t spare_chunk(const struct pool *pool, uint32_t size)
+{
+    enum { LOOKED_AT = 32 };
+    uint32_t chunk = pool->spare.first;
+    for (unsigned i = 0; i < LOOKED_AT && chunk != POOL_NONE; i++) {
+        if (pool->about[chunk].size == size)
+            return chunk;
+        chunk = pool->about[chunk].next;
+    }
+    return POOL_NONE;
+}
+
 /* No chunk of this size has room: begins an empty one, or a new one. */
 static void begin_chunk(struct pool *pool, uint32_t size)
 {
     struct pool_size *of_size = size_at(pool, size);
-    uint32_t chunk = of_size->kept, spare = pool->spare.first;
+    uint32_t chunk = of_size->kept, spare = spare_chunk(pool, size);
     if (chunk != POOL_NONE) {
         of_size->kept = POOL_NONE;
-    } else if (spare != POOL_NONE && pool->about[spare].size == size) {
+    } else if (spare != POOL_NONE) {
         chunk = spare;
         list_take(pool, &pool->spare, chunk);
         pool->spare_count--;

@@ -176,13 +176,24 @@ static bool end_leases(struct core *core, uint32_t *budget)
     }
 }
 
+/*
+ * Memory of jobs that have departed is kept for the next ones, for as long as the store keeps its
+ * own for the next run (spill.c): while jobs come and depart as fast, each would have new pages.
+ */
+static bool keeps_spare_jobs(const struct core *core)
+{
+    enum { KEPT_CHUNKS = 64 }; /* 1,024 jobs each */
+    return core->jobs.spare_count <= KEPT_CHUNKS && core->now_us < core->far.spare_until_us &&
+           core_has_memory(core);
+}
+
 /* Returns memory of ended jobs to the system, in small pieces. True: there is more. */
 static bool trim(struct core *core)
 {
     enum { JOB_CHUNKS = 4 }; /* of 100 KiB and up: the memory of some thousand jobs */
     bool more = true;
     for (int i = 0; i < JOB_CHUNKS && more; i++)
-        more = pool_trim(&core->jobs);
+        more = !keeps_spare_jobs(core) && pool_trim(&core->jobs);
     more |= pool_trim(&core->extras);
     more |= pool_trim(&core->notes.pool);
     more |= pool_trim(&core->waiters);
@@ -194,10 +205,10 @@ static bool trim(struct core *core)
 
 static bool has_spare(const struct core *core)
 {
-    return pool_has_spare(&core->jobs) || pool_has_spare(&core->extras) ||
-           pool_has_spare(&core->notes.pool) || pool_has_spare(&core->waiters) ||
-           pool_has_spare(&core->scan_pool) || pool_has_spare(&core->topics.pool) ||
-           pool_has_spare(&core->retries.pool);
+    bool of_jobs = pool_has_spare(&core->jobs) && !keeps_spare_jobs(core);
+    return of_jobs || pool_has_spare(&core->extras) || pool_has_spare(&core->notes.pool) ||
+           pool_has_spare(&core->waiters) || pool_has_spare(&core->scan_pool) ||
+           pool_has_spare(&core->topics.pool) || pool_has_spare(&core->retries.pool);
 }
 
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
@@ -257,6 +268,8 @@ int64_t core_next_us(const struct core *core)
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};
     int64_t next_us = list_empty(&core->walks) ? INT64_MAX : list_walks_next_us(core);
+    if (pool_has_spare(&core->jobs) && core->far.spare_until_us < next_us)
+        next_us = core->far.spare_until_us;
     int64_t hungry_us = time_add(core->now_us, HUNGRY_US);
     if (!list_empty(&core->topics.hungry) && hungry_us < next_us)
         next_us = hungry_us; /* no event reports that memory is free again */

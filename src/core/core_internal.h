@@ -7,6 +7,7 @@
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
  *     far.c      jobs that are not in memory          history.c reports happenings to the sink
+ *     far_replay.c  the same at a start               far_image.c   the same as bytes, for that
  *     front.c    the order of ready far jobs      list_walk.c   what a LIST keeps for its next page
  *
  * Invariants
@@ -31,6 +32,7 @@
 #include "base/list.h"
 #include "base/wheel.h"
 #include "core/core.h"
+#include "core/far.h"
 #include "core/index.h"
 #include "core/job_extra.h"
 #include "core/list_walk.h"
@@ -106,6 +108,13 @@ struct far_jobs {
     uint64_t count;
     uint64_t in_state[JOB_STATES], with_id; /* of them */
     bool waits;                             /* see core_far_waits() */
+    struct far_soon {
+        uint64_t seq;
+        uint64_t id_hash, in_memory; /* of its id: by far_hash_id(), and by index_hash_id() */
+    } soon[CORE_SOON_MAX];           /* what core_fetch() has computed for core_depart() */
+    int64_t spare_until_us;          /* until then memory of jobs that have departed is kept */
+    uint32_t soon_count;
+    uint32_t soon_next; /* those before this one have departed, or stayed */
     struct far_replay {
         uint64_t *in_memory; /* bits of jobs in memory, by the hash of the number; NULL: … */
         uint64_t mask;       /* … not between core_far_begin() and core_far_end() */

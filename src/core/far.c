@@ -23,56 +23,22 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "base/prefetch.h"
-#include "core/core_internal.h"
+#include "core/far_parts.h"
 
-enum {
-    GROUP_BITS = 8,  /* of numbers: jobs that were pushed one after the other */
-    SHARD_BITS = 12, /* the highest of a hash: see far_index.c */
-};
-
-/*
- * The server makes the numbers, so the hash needs no key (finalizer of Murmur 3). Jobs of
- * neighbouring numbers become far at about the same time, so those of one group share a shard of
- * the index: its lines and pages stay in the processor's cache meanwhile, and groups that follow
- * each other are spread evenly over the shards (by the golden ratio). On disk in the image of far
- * jobs.
- */
-static uint64_t hash_seq(uint64_t seq)
-{
-    uint64_t shard = (seq >> GROUP_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SHARD_BITS);
-    uint64_t hash = seq * UINT64_C(0x9e3779b97f4a7c15);
-    hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
-    hash = (hash ^ hash >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-    hash ^= hash >> 33;
-    return shard << (64 - SHARD_BITS) | hash >> SHARD_BITS;
-}
-
-#define IS_READY (FAR_OFFSET_END / 2)
-
-enum { PAIRS_AT_ONCE = 128 }; /* added to the index in one call, when a store is opened */
-
-/* The job's value in the index. */
-static uint64_t place_of(const struct far_job *job)
-{
-    return job->where | (job->state == JOB_READY ? IS_READY : 0);
-}
+enum { KEEP_US = 10 * 1000000 }; /* memory of jobs that have departed, for the next ones */
 
 static bool add_places(struct core *core, const struct far_job *job)
 {
-    uint64_t place = place_of(job);
-    if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
+    uint64_t place = far_place_of(job);
+    if (job->where & FAR_IS_READY ||
+        !far_index_add(&core->far.places, far_hash_seq(job->seq), place))
         return false;
     /* The index has just accepted this place, so it fails only if the pair exists already. */
     if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
-        (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
+        (void)far_index_remove(&core->far.places, far_hash_seq(job->seq), place);
         return false;
     }
     return true;
-}
-
-static bool may_be_far(enum job_state state)
-{
-    return state == JOB_DELAYED || state == JOB_READY || state == JOB_BURIED;
 }
 
 void core_count_far(struct core *core, struct topic *topic, const struct far_count *by)
@@ -104,11 +70,11 @@ static void count_one(struct core *core, struct topic *topic, const struct far_j
 static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
-    uint64_t place = place_of(job);
-    if (topic->far[job->state] == 0 || !far_index_remove(places, hash_seq(job->seq), place))
+    uint64_t place = far_place_of(job);
+    if (topic->far[job->state] == 0 || !far_index_remove(places, far_hash_seq(job->seq), place))
         return false;
     if (job->id_hash && !far_index_remove(places, job->id_hash, place)) {
-        bool kept = far_index_add(places, hash_seq(job->seq), place);
+        bool kept = far_index_add(places, far_hash_seq(job->seq), place);
         CHECK(kept); /* it was there just before */
         return false;
     }
@@ -119,6 +85,7 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
 void core_use_far_key(struct core *core, uint64_t key)
 {
     core->far.key = key;
+    core->far.soon_count = 0;
 }
 
 static uint64_t in_memory(const struct core *core, enum job_state state)
@@ -178,26 +145,52 @@ static void fetch_job(const struct core *core, uint32_t number)
     prefetch_write(job + size_bytes - 1); /* jobs are not aligned to cache lines */
 }
 
+static struct far_soon hashes_of(const struct core *core, const struct job *job)
+{
+    struct bytes id = job_id(job);
+    return (struct far_soon){
+        .seq = job->seq,
+        .id_hash = far_hash_id(core->far.key, id),
+        .in_memory = id.len ? index_hash_id(&core->index, id) : 0,
+    };
+}
+
 /* Prefetches what core_depart() changes besides the job itself. */
-static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
+static void fetch_around(struct core *core, uint32_t number, uint64_t seq)
 {
     const struct job *job = pool_at(&core->jobs, number);
-    if (job->seq != seq || !may_be_far((enum job_state)job->state))
+    if (job->seq != seq || !far_state_possible((enum job_state)job->state))
         return;
     if (job->state == JOB_DELAYED)
         wheel_prefetch(&core->delays, number);
-    far_index_prefetch(&core->far.places, hash_seq(seq));
+    far_index_prefetch(&core->far.places, far_hash_seq(seq));
+    struct far_soon *soon = &core->far.soon[core->far.soon_count++];
+    *soon = hashes_of(core, job);
     if (!job->id_len)
         return;
-    index_prefetch_id(&core->index, job_id(job));
-    far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
+    index_prefetch_hashed(&core->index, soon->in_memory);
+    far_index_prefetch(&core->far.places, soon->id_hash);
+}
+
+/* The hashes of a job's id, which never change: computed by core_fetch(), or now. */
+static struct far_soon take_soon(struct core *core, const struct job *job)
+{
+    struct far_jobs *far = &core->far;
+    for (uint32_t i = far->soon_next; i < far->soon_count; i++) {
+        if (far->soon[i].seq == job->seq) {
+            far->soon_next = i + 1;
+            return far->soon[i];
+        }
+    }
+    return hashes_of(core, job);
 }
 
 /* In steps, each for all jobs: each step loads the addresses that the next step prefetches. */
-void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
+void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
 {
     uint32_t numbers[CORE_SOON_MAX];
     CHECK(count <= CORE_SOON_MAX);
+    core->far.soon_count = core->far.soon_next = 0;
     for (uint32_t i = 0; i < count; i++)
         index_prefetch(&core->index, seqs[i]);
     for (uint32_t i = 0; i < count; i++) {
@@ -210,11 +203,11 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
             fetch_around(core, numbers[i], seqs[i]);
 }
 
-static struct far_job far_job_of(const struct core *core, const struct job *job, uint64_t where)
+static struct far_job far_job_of(const struct job *job, uint64_t id_hash, uint64_t where)
 {
     return (struct far_job){
         .seq = job->seq,
-        .id_hash = far_hash_id(core->far.key, job_id(job)),
+        .id_hash = id_hash,
         .where = where,
         .state = (enum job_state)job->state,
         .priority = job->priority,
@@ -222,20 +215,11 @@ static struct far_job far_job_of(const struct core *core, const struct job *job,
     };
 }
 
-/* For a ready job that departs to a new place, or that became ready at its place. */
-static void add_entry(struct topic *topic, const struct far_job *job)
-{
-    far_ready_add(&topic->far_ready, &(struct far_ready_entry){.priority = job->priority,
-                                                               .rank_us = job->rank_us,
-                                                               .seq = job->seq,
-                                                               .where = job->where});
-}
-
 /* The job as a far job in this state, at the place of its record. */
 static struct far_job far_job_as(const struct core *core, const struct job *job,
                                  enum job_state state)
 {
-    struct far_job far = far_job_of(core, job, job->where);
+    struct far_job far = far_job_of(job, far_hash_id(core->far.key, job_id(job)), job->where);
     far.state = state;
     return far;
 }
@@ -248,7 +232,7 @@ bool core_add_far(struct core *core, const struct job *job, enum job_state state
     if (!add_places(core, &far))
         return false;
     if (state == JOB_READY && !visits)
-        add_entry(topic, &far);
+        far_add_entry(topic, &far);
     count_one(core, topic, &far, 1);
     return true;
 }
@@ -265,17 +249,21 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = far_job_of(core, job, record.where);
-    if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
+    if (!job->leaving || !far_state_possible((enum job_state)job->state))
+        return false;
+    struct far_soon hashes = take_soon(core, job);
+    struct far_job far = far_job_of(job, hashes.id_hash, record.where);
+    if (!add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (far.state == JOB_READY && job->where != record.where)
-        add_entry(topic, &far);      /* else it has an entry already */
+        far_add_entry(topic, &far);  /* else it has an entry already */
     (void)core_unlink(core, number); /* it is `job` */
     count_one(core, topic, &far, 1);
-    index_remove(&core->index, number);
+    index_remove_hashed(&core->index, number, hashes.in_memory);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
+    core->far.spare_until_us = time_add(core->now_us, KEEP_US);
     return true;
 }
 
@@ -287,11 +275,10 @@ bool core_depart_due(struct core *core, uint32_t number)
     if (!job->leaving || !job->in_slice || waits ||
         in_memory(core, JOB_READY) < core->limits.ready_in_memory)
         return false;
-    struct far_job far = far_job_of(core, job, job->where);
-    far.state = JOB_READY;
+    struct far_job far = far_job_as(core, job, JOB_READY);
     if (!add_places(core, &far))
         return false;
-    add_entry(topic, &far);
+    far_add_entry(topic, &far);
     count_one(core, topic, &far, 1);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE); /* from memory */
@@ -336,7 +323,7 @@ static struct far_job far_job_at(const struct core *core, const struct event *ev
 /* The topic of a far job's record; NULL: there is none. */
 static struct topic *topic_of(const struct core *core, const struct event *event)
 {
-    bool possible = event->kind == EVENT_JOB && may_be_far(event->job.state) &&
+    bool possible = event->kind == EVENT_JOB && far_state_possible(event->job.state) &&
                     core_check_job_event(event) == OK;
     return possible ? topics_find(&core->topics, event->topic) : NULL;
 }
@@ -364,7 +351,6 @@ bool core_arrive(struct core *core, const struct event *event)
 
 uint32_t core_take_apart(struct core *core, const struct event *event)
 {
-    far_index_prefetch(&core->far.places, hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
     struct far_job far = far_job_in(core, event, event->job.state);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
@@ -390,7 +376,7 @@ bool core_near(struct core *core, const struct event *event)
     core->unlogged_us = core->now_us;
     bool kept = add_places(core, &far);
     CHECK(kept); /* it was found just before */
-    add_entry(topic, &far);
+    far_add_entry(topic, &far);
     count_one(core, topic, &far, 1);
     return true;
 }
@@ -400,13 +386,20 @@ static uint32_t find_hashed(const struct core *core, uint64_t hash,
 {
     uint32_t count = far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
     for (uint32_t i = 0; i < count; i++)
-        out_where[i] &= ~IS_READY;
+        out_where[i] &= ~FAR_IS_READY;
     return count;
 }
 
 static uint64_t hash_name(const struct core *core, const struct job_ref *ref)
 {
-    return ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
+    return ref->id.len ? far_hash_id(core->far.key, ref->id) : far_hash_seq(ref->seq);
+}
+
+void core_fetch_far(const struct core *core, const struct job_ref *ref)
+{
+    far_index_prefetch(&core->far.places, hash_name(core, ref));
+    if (ref->id.len)
+        index_prefetch_id(&core->index, ref->id);
 }
 
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
@@ -442,13 +435,13 @@ bool core_holds(const struct core *core, const struct job_ref *ref)
 
 bool core_is_far(const struct core *core, uint64_t seq, uint64_t where)
 {
-    return far_index_has(&core->far.places, hash_seq(seq), where) ||
+    return far_index_has(&core->far.places, far_hash_seq(seq), where) ||
            core_is_far_ready(core, seq, where);
 }
 
 bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where)
 {
-    return far_index_has(&core->far.places, hash_seq(seq), where | IS_READY);
+    return far_index_has(&core->far.places, far_hash_seq(seq), where | FAR_IS_READY);
 }
 
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
@@ -458,177 +451,7 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
            (id.len && core_far_find(core, &(struct job_ref){.id = id}, places) > 0);
 }
 
-/* ---- recovery ---- */
-
-/* Appends hashes of the numbers of all jobs in memory that may be far as well. */
-static void find_those_in_memory(const struct core *core, const struct far_places *places,
-                                 struct buf *out_hashes)
-{
-    uint32_t file = 0;
-    bool may_be = !places || places->may_be_twice(places->ctx, 0);
-    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
-         i = pool_next(&core->jobs, i + 1)) {
-        const struct job *job = pool_at(&core->jobs, i);
-        if (job->where >> 32 != file && places) { /* adjacent jobs are mostly in the same file */
-            file = (uint32_t)(job->where >> 32);
-            may_be = places->may_be_twice(places->ctx, job->where);
-        }
-        if (!may_be || job->state == JOB_GONE)
-            continue;
-        uint64_t hash = hash_seq(job->seq);
-        buf_add(out_hashes, &hash, sizeof(hash));
-    }
-}
-
-/*
- * For recovery: a one-hash bloom filter of the jobs in memory that may be far as well, 16 bits for
- * each. Few far jobs are in memory, and looking up the others in the hash table would take a cache
- * miss each; the filter mostly stays in the processor's cache.
- */
-static void note_those_in_memory(struct core *core, const struct far_places *places)
-{
-    struct far_replay *replay = &core->far.replay;
-    struct buf hashes = {0};
-    find_those_in_memory(core, places, &hashes);
-    uint64_t bits = 64, hash;
-    while (bits < hashes.len / sizeof(hash) * 16)
-        bits *= 2;
-    replay->mask = bits - 1;
-    replay->bytes = bits / 8;
-    replay->in_memory = mem_pages(replay->bytes);
-    for (size_t at = 0; at < hashes.len; at += sizeof(hash)) {
-        memcpy(&hash, hashes.at + at, sizeof(hash));
-        uint64_t bit = hash & replay->mask;
-        replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
-    }
-    buf_fini(&hashes);
-}
-
-static bool may_be_in_memory(const struct core *core, uint64_t hash)
-{
-    uint64_t bit = hash & core->far.replay.mask;
-    return core->far.replay.in_memory[bit / 64] >> bit % 64 & 1;
-}
-
-void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *places)
-{
-    CHECK(!core->far.replay.in_memory);
-    note_those_in_memory(core, places);
-    far_index_gather(&core->far.places, jobs * 2);
-}
-
-/* True: it is in memory, with its record at this place. If it is in memory with another record, it
-   is dropped from memory. */
-static bool stays_in_memory(struct core *core, const struct far_job *job)
-{
-    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = job->seq});
-    if (number == POOL_NONE)
-        return false;
-    if (core_job(core, number)->where == job->where)
-        return true;
-    core_drop_job(core, number);
-    return false;
-}
-
-void core_drop_older(struct core *core, const struct far_job *jobs, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        (void)stays_in_memory(core, &jobs[i]);
-}
-
-/* Successive jobs of one topic in one state. */
-struct far_run {
-    struct bytes name;
-    struct topic *topic; /* NULL: none yet */
-    struct far_count count;
-    struct far_pair pairs[PAIRS_AT_ONCE]; /* to add to the index: of these jobs or earlier ones */
-    uint32_t pair_count;
-};
-
-static bool add_pairs(struct core *core, struct far_run *run)
-{
-    uint32_t count = run->pair_count;
-    run->pair_count = 0;
-    return far_index_gather_add(&core->far.places, run->pairs, count);
-}
-
-static void count_run(struct core *core, struct far_run *run)
-{
-    if (run->count.jobs)
-        core_count_far(core, run->topic, &run->count);
-    run->count = (struct far_count){.state = run->count.state};
-}
-
-static enum err begin_run(struct core *core, struct far_run *run, const struct far_job *job)
-{
-    count_run(core, run);
-    if (!may_be_far(job->state))
-        return ERR_CORRUPT;
-    run->name = job->topic;
-    run->count.state = job->state;
-    enum err err = topics_get_or_create(&core->topics, job->topic, &run->topic);
-    return err == ERR_INVALID ? ERR_CORRUPT : err;
-}
-
-static bool in_run(const struct far_run *run, const struct far_job *job)
-{
-    return run->topic && run->name.at == job->topic.at && run->name.len == job->topic.len &&
-           run->count.state == job->state;
-}
-
-static enum err replay_one(struct core *core, struct far_run *run, const struct far_job *job)
-{
-    uint64_t hash = hash_seq(job->seq), place = place_of(job);
-    if (job->seq == 0 || job->seq == UINT64_MAX || (uint32_t)job->where >= IS_READY)
-        return ERR_CORRUPT;
-    if (may_be_in_memory(core, hash) && stays_in_memory(core, job))
-        return OK;
-    enum err err = in_run(run, job) ? OK : begin_run(core, run, job);
-    if (err)
-        return err;
-    if (core->jobs.count + core->far.count + run->count.jobs >= CORE_JOBS_MAX)
-        return ERR_JOBS_LIMIT;
-    if (run->pair_count > PAIRS_AT_ONCE - 2 && !add_pairs(core, run))
-        return ERR_CORRUPT;
-    run->pairs[run->pair_count++] = (struct far_pair){hash, place};
-    if (job->id_hash)
-        run->pairs[run->pair_count++] = (struct far_pair){job->id_hash, place};
-    if (job->state == JOB_READY)
-        add_entry(run->topic, job);
-    run->count.jobs++;
-    run->count.with_id += job->id_hash != 0;
-    run->count.urgent += job->state == JOB_READY && job->priority < PRIORITY_URGENT;
-    return OK;
-}
-
-enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count)
-{
-    struct far_run run;
-    uint64_t seq_max = 0;
-    enum err err = OK;
-    CHECK(core->far.replay.in_memory);
-    run.topic = NULL;
-    run.count = (struct far_count){.jobs = 0};
-    run.pair_count = 0;
-    for (uint32_t i = 0; i < count && !err; i++) {
-        err = replay_one(core, &run, &jobs[i]);
-        seq_max = jobs[i].seq > seq_max ? jobs[i].seq : seq_max;
-    }
-    count_run(core, &run);
-    if (!add_pairs(core, &run) && !err)
-        err = ERR_CORRUPT;
-    if (!err && count)
-        core_number_from(core, seq_max + 1, 0);
-    return err;
-}
-
-enum err core_far_end(struct core *core, bool *out_more)
-{
-    struct far_replay *replay = &core->far.replay;
-    mem_pages_free(replay->in_memory, replay->bytes);
-    *replay = (struct far_replay){0};
-    return far_index_gather_end(&core->far.places, out_more) ? OK : ERR_CORRUPT;
-}
+/* ---- memory, counts and walks ---- */
 
 uint64_t core_memory_left(const struct core *core)
 {
@@ -668,7 +491,7 @@ static enum job_state goes_through(const struct topic *topic, const struct cmd *
         return topic->jobs[JOB_BURIED] ? JOB_BURIED : JOB_DELAYED;
     bool looks = cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK || cmd->kind == CMD_CLEAR_TOPIC ||
                  cmd->kind == CMD_KICK_TOPIC;
-    return looks && may_be_far(state) ? state : JOB_GONE;
+    return looks && far_state_possible(state) ? state : JOB_GONE;
 }
 
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after)

@@ -26,7 +26,10 @@ enum { CORE_SOON_MAX = 16 };
  * Prefetches what core_depart() will change (`departs`), or what core_spill() and core_relocate()
  * will read, for up to CORE_SOON_MAX jobs. Without it each job waits several times for memory.
  */
-void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs);
+void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool departs);
+/* Prefetches what is looked up, or changed, for a command on a job of this name, which is most
+   likely far. */
+void core_fetch_far(const struct core *core, const struct job_ref *ref);
 /*
  * The job leaves memory: from now on it is far, with its record at this place. False, and nothing
  * has changed: the job has changed since core_spill() or core_arrive(), or the index cannot hold

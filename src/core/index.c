@@ -27,7 +27,7 @@ enum {
     HALF_BITS = 16,  /* of the bits that the table uses: for the place, and for the segment */
 };
 
-static uint64_t hash_id(const struct index *index, struct bytes id)
+uint64_t index_hash_id(const struct index *index, struct bytes id)
 {
     return XXH3_64bits_withSeed(id.at, id.len, index->key);
 }
@@ -64,7 +64,7 @@ void index_fini(struct index *index)
 
 uint32_t index_find(const struct index *index, const struct job_ref *ref)
 {
-    uint32_t number = ref->id.len ? map_find(&index->by_id, hash_id(index, ref->id), &ref->id)
+    uint32_t number = ref->id.len ? map_find(&index->by_id, index_hash_id(index, ref->id), &ref->id)
                                   : map_find(&index->by_seq, hash_seq(ref->seq), &ref->seq);
     return number == MAP_NONE ? POOL_NONE : number;
 }
@@ -74,9 +74,14 @@ void index_prefetch(const struct index *index, uint64_t seq)
     map_prefetch(&index->by_seq, hash_seq(seq));
 }
 
+void index_prefetch_hashed(const struct index *index, uint64_t id_hash)
+{
+    map_prefetch(&index->by_id, id_hash);
+}
+
 void index_prefetch_id(const struct index *index, struct bytes id)
 {
-    map_prefetch(&index->by_id, hash_id(index, id));
+    index_prefetch_hashed(index, index_hash_id(index, id));
 }
 
 uint32_t index_guess(const struct index *index, uint64_t seq)
@@ -89,16 +94,22 @@ void index_add(struct index *index, uint32_t number)
 {
     const struct job *job = pool_at(index->jobs, number);
     if (job->id_len)
-        map_add(&index->by_id, hash_id(index, job_id(job)), number);
+        map_add(&index->by_id, index_hash_id(index, job_id(job)), number);
     map_add(&index->by_seq, hash_seq(job->seq), number);
+}
+
+void index_remove_hashed(struct index *index, uint32_t number, uint64_t id_hash)
+{
+    const struct job *job = pool_at(index->jobs, number);
+    if (job->id_len)
+        map_remove(&index->by_id, id_hash, number);
+    map_remove(&index->by_seq, hash_seq(job->seq), number);
 }
 
 void index_remove(struct index *index, uint32_t number)
 {
     const struct job *job = pool_at(index->jobs, number);
-    if (job->id_len)
-        map_remove(&index->by_id, hash_id(index, job_id(job)), number);
-    map_remove(&index->by_seq, hash_seq(job->seq), number);
+    index_remove_hashed(index, number, job->id_len ? index_hash_id(index, job_id(job)) : 0);
 }
 
 void index_valid(const struct index *index)

@@ -87,6 +87,9 @@ struct engine_verbs {
      * allowed for commands that reserve.
      */
     enum submitted (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
+    /* Prefetch hint: a command on the job of this client's id is likely to come next. NULL: none is
+       needed. */
+    void (*soon)(struct engine *engine, struct bytes id);
     /* Forgets the ticket: `answered` will not be called, and a parked reserve takes no job (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
     /* Gives ready jobs to waiting consumers. */

@@ -117,6 +117,9 @@ struct store_callbacks {
        these jobs, FAR_SOON_MAX at most. May be NULL. */
     void (*soon)(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs);
+    /* Prefetch hint, while the record of the far job of this number is verified: what the core has
+       of it will be needed next. May be NULL. */
+    void (*far_soon)(struct store_callbacks *callbacks, uint64_t seq);
     /*
      * The topic of a command that goes through a topic's far jobs, after it has read some. Jobs of
      * that topic do not depart until it is done, because the command would find them neither in

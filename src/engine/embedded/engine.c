@@ -360,6 +360,14 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     return submit(embedded, cmd, ticket);
 }
 
+/* In a store without far jobs what is fetched would not be far away. */
+static void engine_soon(struct engine *engine, struct bytes id)
+{
+    const struct embedded *embedded = of_engine(engine);
+    if (embedded->has_far)
+        core_fetch_far(embedded->core, &(struct job_ref){.id = id});
+}
+
 static void engine_cancel(struct engine *engine, struct ticket *ticket)
 {
     if (ticket->parked)
@@ -480,6 +488,7 @@ static const struct engine_verbs verbs = {
     .use_budget = engine_use_budget,
     .begin = engine_begin,
     .submit = engine_submit,
+    .soon = engine_soon,
     .cancel = engine_cancel,
     .match = engine_match,
     .end = engine_end,

@@ -132,13 +132,13 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
             *out_submitted = SUBMIT_ANSWERED;
             return true;
         }
-        struct cmd copy = *cmd;
         budget_spend(embedded->budget, ARRIVE_NS);
         if (embedded_delete_far(embedded, cmd, &event, ticket, out_submitted))
             return true;
         if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
             !core_arrive(embedded->core, &event))
             return false;
+        struct cmd copy = *cmd;
         *out_submitted = do_on_arrived(embedded, &copy, ticket, &event);
         return true;
     }
@@ -472,6 +472,11 @@ static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32
     core_fetch(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seqs, count, departs);
 }
 
+static void far_soon(struct store_callbacks *callbacks, uint64_t seq)
+{
+    core_fetch_far(core_of(callbacks), &(struct job_ref){.seq = seq});
+}
+
 static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
 {
     return far_visit_topic(LIST_ENTRY(callbacks, struct embedded, store_callbacks), out_topic);
@@ -566,6 +571,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->spill = spill;
     callbacks->depart = depart;
     callbacks->soon = soon;
+    callbacks->far_soon = far_soon;
     callbacks->far_visited = far_visited;
     callbacks->arrive = arrive;
     callbacks->near = near;

@@ -24,6 +24,23 @@ const char *api_dialect_name(enum api_dialect dialect)
     return "v1";
 }
 
+struct bytes api_guess_id(struct bytes request)
+{
+    const struct bytes heads[] = {BYTES("DELETE /v1/jobs/"), BYTES("GET /v1/jobs/")};
+    if (request.len == 0 || request.at[0] == 'P') /* POST, most often */
+        return (struct bytes){0};
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        if (!bytes_starts(request, heads[i]))
+            continue;
+        const char *id = request.at + heads[i].len;
+        size_t left = request.len - heads[i].len;
+        const char *end = memchr(id, ' ', left < JOB_ID_MAX + 1 ? left : JOB_ID_MAX + 1);
+        bool plain = end && end > id && *id != '@' && !memchr(id, '%', (size_t)(end - id));
+        return plain ? bytes_of(id, (size_t)(end - id)) : (struct bytes){0};
+    }
+    return (struct bytes){0};
+}
+
 int api_status(enum err err)
 {
     switch (err) {

@@ -158,6 +158,13 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call);
 
+/*
+ * The client's id in the path of a request that begins with these bytes, if it gets or deletes a
+ * job of /v1; else, or if that is not clear so far, nothing. A guess, to prefetch by: nothing is
+ * verified. O(JOB_ID_MAX)
+ */
+struct bytes api_guess_id(struct bytes request);
+
 /* Where a response goes. */
 struct api_output {
     const struct response_format *format;

@@ -236,6 +236,16 @@ static void refuse_bytes(struct http_session *http)
     refuse_with(http, ERR_INVALID, codec->status, detail);
 }
 
+/* The next request, of which these bytes have come: what it needs comes from memory while the one
+   before it is executed. */
+static void announce_next(const struct server *server, struct bytes bytes)
+{
+    struct engine *engine = server->engine;
+    struct bytes id = engine->verbs->soon ? api_guess_id(bytes) : (struct bytes){0};
+    if (id.len)
+        engine->verbs->soon(engine, id);
+}
+
 /* Feeds the parser once; false: no more can be done with these bytes now. */
 static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 {
@@ -259,6 +269,7 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         return true;
     case HTTP_READY:
         http->continue_pending = false; /* its body has come without 100 Continue */
+        announce_next(session->server, bytes_of(bytes.at + step, bytes.len - step));
         take_request(http);
         http1_next(&http->http);
         session_request_over(session);

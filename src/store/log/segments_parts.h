@@ -7,17 +7,24 @@
 
 #include "store/internal.h"
 
+/* A slice in segments::slices. Its number is beside the pointer, so that a search reads nothing
+ * else. */
+struct numbered_slice {
+    uint32_t number;
+    struct segment *segment;
+};
+
 struct segments {
     struct store *store;
     const struct store_options *options;
     struct disk *disk;
-    struct list log;            /* segment::link; by batch_first; the last takes new batches */
-    struct list spares;         /* segment::link; by number */
-    struct segment **by_number; /* [number - number_base]; NULL: gone, or a slice's number */
-    uint32_t number_base;       /* no segment of the log and no spare has a lower number */
-    uint32_t number_next;       /* nor this one or a higher one */
-    struct list open_files;     /* segment::open_link; the least recently used first */
-    struct segment **slices;    /* by number, slice_count of them */
+    struct list log;               /* segment::link; by batch_first; the last takes new batches */
+    struct list spares;            /* segment::link; by number */
+    struct segment **by_number;    /* [number - number_base]; NULL: gone, or a slice's number */
+    uint32_t number_base;          /* no segment of the log and no spare has a lower number */
+    uint32_t number_next;          /* nor this one or a higher one */
+    struct list open_files;        /* segment::open_link; the least recently used first */
+    struct numbered_slice *slices; /* by number, slice_count of them */
     uint32_t slice_count, slice_cap;
     uint64_t slice_bytes;   /* of their files */
     uint64_t history_bytes; /* of history files */

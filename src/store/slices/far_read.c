@@ -270,7 +270,11 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
         err = segments_read_cached(store->segments, segment, offset, room->bytes, len, &got);
     if (err)
         return err;
-    if (len == 0 || len > got || !far_record_read(room->bytes, len, room->retry_us, out_event))
+    if (len == 0 || len > got)
+        return ERR_DAMAGED;
+    if (store->callbacks->far_soon)
+        store->callbacks->far_soon(store->callbacks, far_record_seq(room->bytes, len));
+    if (!far_record_read(room->bytes, len, room->retry_us, out_event))
         return ERR_DAMAGED;
     learn_length(store->far_reads, len);
     out_event->record = (struct stored){.where = where, .bytes = (uint32_t)len};

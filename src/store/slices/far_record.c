@@ -151,8 +151,8 @@ static char *put_content(const struct event *job, char *at)
     return end;
 }
 
-void far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
-                    void *record)
+size_t far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
+                      void *record)
 {
     char *at = record;
     CHECK(far_record_fits(job));
@@ -164,9 +164,11 @@ void far_record_end(const struct event *job, const struct far_draft *draft, uint
     char *tail = end;
     for (unsigned i = 0; i < job->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)job->retry_us[i]);
+    size_t id_at = (size_t)(end - at);
     end = put_bytes(put_bytes(end, job->id), job->topic);
     put_u32(at + SUM_AT, head_sum(at, draft->head_len, tail, (size_t)(end - tail)));
     memset(end, 0, (size_t)(at + draft->len - end));
+    return id_at;
 }
 
 void far_record_encode(const struct event *job, size_t len, void *record)
@@ -176,7 +178,7 @@ void far_record_encode(const struct event *job, size_t len, void *record)
     CHECK(len == draft.len);
     char *content = (char *)record + draft.head_len;
     size_t content_len = (size_t)(put_content(job, content) - content);
-    far_record_end(job, &draft, hash_seeded(content, content_len, job->job.seq), record);
+    (void)far_record_end(job, &draft, hash_seeded(content, content_len, job->job.seq), record);
 }
 
 /* ---- decode ---- */
@@ -303,6 +305,12 @@ bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_S
     size_t head = get_all(at, len, out_job, retry_us);
     return head && hash_seeded(at + head, content_bytes(out_job), out_job->job.seq) ==
                        get_u64(at + CONTENT_SUM_AT);
+}
+
+uint64_t far_record_seq(const char *at, size_t len)
+{
+    struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
+    return varint_get(&reader);
 }
 
 bool far_record_glance(const char *at, size_t len, struct event *out_job)

@@ -33,9 +33,10 @@ struct far_draft {
 };
 void far_record_begin(const struct event *job, struct far_draft *out_draft);
 /* Step 2: writes the whole record, draft->len bytes. `content_sum` is record::body_sum of the job's
-   record in the log, for which record_body_good() was true. */
-void far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
-                    void *record);
+   record in the log, for which record_body_good() was true. Returns the offset of the client's id,
+   which the topic's name follows. */
+size_t far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
+                      void *record);
 
 /* Decodes a record of `len` bytes (its own length field) into *record; record->event.kind is
    EVENT_JOB. False: not a valid record. Does not verify the content's checksum. */
@@ -44,6 +45,9 @@ bool far_record_decode(const char *at, size_t len, struct record *record);
    borrows from the record and from `retry_us`; out_job->record is not set. */
 bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_STEPS_MAX],
                      struct event *out_job);
+/* The job's number, of a record of `len` bytes, FAR_RECORD_MIN at least. For a hint: it verifies
+   nothing. */
+uint64_t far_record_seq(const char *at, size_t len);
 /* As far_record_read(), for a caller that has just written the record: verifies no checksum and
    does not read the retry waits. */
 bool far_record_glance(const char *at, size_t len, struct event *out_job);

@@ -136,6 +136,8 @@ static void open_block(struct slice_build *build, int64_t due_us)
 
 static uint32_t topic_number(struct slice_build *build, struct bytes name)
 {
+    if (build->head.topics && bytes_eq(topic_at(build, build->last.topic), name))
+        return build->last.topic; /* that of the job before: most often */
     uint64_t hash = hash_of(name.at, name.len);
     uint32_t number = map_find(&build->topics_map, hash, &name);
     if (number != MAP_NONE)

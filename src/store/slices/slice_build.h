@@ -37,9 +37,10 @@ void slice_build_fini(struct slice_build *build); /* does nothing to a zeroed on
 /* Does a record of this size fit into the slice? An empty slice takes a record of any size. */
 bool slice_build_room(const struct slice_build *build, size_t record_bytes);
 /*
- * Adds a job: `record` is its encoded record of `len` bytes, `job` its contents, `id_hash` the hash
- * of the client's id, or 0 without one. Jobs must be added in order of due time. Returns the
- * record's offset in the file. O(len), plus O(SLICE_BLOCK_BYTES) when a block is complete.
+ * Adds a job: `record` is its encoded record of `len` bytes, `id_hash` the hash of the client's id,
+ * or 0 without one. Of `job` it reads number, due time and topic; in a slice of ready jobs also
+ * priority, order and creation time. Jobs must be added in order of due time. Returns the record's
+ * offset in the file. O(len), plus O(SLICE_BLOCK_BYTES) when a block is complete.
  */
 uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
                          const void *record, size_t len);

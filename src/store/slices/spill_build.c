@@ -19,15 +19,31 @@ static void fetch(const struct spill_gather *gather, size_t number)
     if (number >= gather_count(gather))
         return;
     const struct spilled *job = gather_job(gather, number);
-    for (uint32_t at = 0; at < job->len && at < FETCHED; at += LINE)
-        prefetch_read(job->record + at);
+    const char *at = (const char *)spilled_names(job), *end = job->record + job->len;
+    for (const char *last = at + FETCHED; at < end && at < last; at += LINE)
+        prefetch_read(at);
+}
+
+/* What slice_build_add() reads of a job. The rank of a ready one is in its record alone. */
+static void read_job(const struct spilled *job, enum job_state state, struct event *out_job)
+{
+    if (state == JOB_READY) {
+        bool good = far_record_glance(job->record, job->len, out_job);
+        CHECK(good); /* gather_add() has encoded it */
+        return;
+    }
+    const struct spilled_names *names = spilled_names(job);
+    out_job->kind = EVENT_JOB;
+    out_job->job.seq = job->seq;
+    out_job->job.due_us = job->due_us;
+    out_job->id = bytes_of(job->record + names->id_at, names->id_len);
+    out_job->topic = bytes_of(out_job->id.at + names->id_len, names->topic_len);
 }
 
 static void build_one(struct spill_build *build, const struct spilled *job)
 {
-    struct event event;
-    bool good = far_record_glance(job->record, job->len, &event);
-    CHECK(good); /* gather_add() has encoded it */
+    struct event event; /* not zeroed, because it is long */
+    read_job(job, build->slice.head.state, &event);
     uint64_t id_hash = far_hash_id(build->far_key, event.id);
     uint64_t offset = slice_build_add(&build->slice, &event, id_hash, job->record, job->len);
     struct leaving leaving = {

@@ -7,10 +7,14 @@
 #include "store/slices/far_record.h"
 #include "store/slices/spill_build.h"
 
-enum { CHUNK_BYTES = GATHER_RECORD_MAX };
+enum { CHUNK_BYTES = GATHER_RECORD_MAX + sizeof(struct spilled_names) };
 
-/* Bytes of memory of a job besides its record: two copies, for sorting, and what leaves. */
-enum { GATHERED_BYTES = 2 * sizeof(struct spilled) + sizeof(struct leaving) };
+/* Bytes of memory of a job besides its record: its names, two copies, for sorting, and what leaves.
+ */
+enum {
+    GATHERED_BYTES =
+        sizeof(struct spilled_names) + 2 * sizeof(struct spilled) + sizeof(struct leaving)
+};
 
 /* ---- memory ---- */
 
@@ -115,15 +119,21 @@ void gather_add(struct spill_gather *gather, struct gather_room *room, const str
     CHECK(gather->taken == 0);
     if (!gather->jobs.cap)
         take_tables(gather, room);
-    char *at = take_room(gather, room, draft->len);
-    far_record_end(job, draft, content_sum, at);
+    struct spilled_names *names =
+        (struct spilled_names *)(void *)take_room(gather, room, sizeof(*names) + draft->len);
+    char *record = (char *)(names + 1);
+    *names = (struct spilled_names){
+        .id_at = (uint32_t)far_record_end(job, draft, content_sum, record),
+        .id_len = (uint16_t)job->id.len,
+        .topic_len = (uint16_t)job->topic.len,
+    };
     gather->record_bytes += draft->len;
     buf_reserve(&gather->jobs, sizeof(struct spilled));
     struct spilled *added = (struct spilled *)(void *)(gather->jobs.at + gather->jobs.len);
     *added = (struct spilled){
         .seq = job->job.seq,
         .due_us = job->job.due_us,
-        .record = at,
+        .record = record,
         .old_bytes = old_bytes,
         .len = (uint32_t)draft->len,
     };

@@ -20,15 +20,21 @@ enum { GATHER_RECORD_MAX = 1024 * 1024 }; /* bytes of one record */
 struct spilled {
     uint64_t seq;
     int64_t due_us;
-    const char *record;
+    const char *record; /* a struct spilled_names is in front of it */
     uint32_t old_bytes; /* of its record in the log */
     uint32_t len;       /* of `record` */
+};
+
+/* Where the names are in a record, so that whoever builds a slice need not decode it. */
+struct spilled_names {
+    uint32_t id_at; /* offset of the client's id; the topic's name follows it */
+    uint16_t id_len, topic_len;
 };
 
 /* Free memory, kept from run to run, because page faults of new memory would double the time for a
    record. A struct of zeros is empty. */
 struct gather_room {
-    struct buf chunks;      /* char *: GATHER_RECORD_MAX bytes each, for records */
+    struct buf chunks;      /* char *: for records; each holds one of GATHER_RECORD_MAX bytes */
     struct buf jobs, spare; /* spill_gather::jobs and spare of the next run */
     struct discard spent;   /* large memory to be freed, a piece in each turn */
 };
@@ -72,6 +78,11 @@ static inline size_t gather_count(const struct spill_gather *gather)
 static inline const struct spilled *gather_job(const struct spill_gather *gather, size_t number)
 {
     return (const struct spilled *)(const void *)gather->jobs.at + number;
+}
+
+static inline const struct spilled_names *spilled_names(const struct spilled *job)
+{
+    return (const struct spilled_names *)(const void *)job->record - 1;
 }
 
 #endif

@@ -336,6 +336,29 @@ static void pages_are_zeroed_counted_and_given_back(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+static void pages_keep_their_bytes_when_there_are_more_or_fewer(void **state)
+{
+    enum { SMALL = 3 * 4096, LARGE = 300 * 4096 };
+    (void)state;
+    char *beside, *pages = mem_pages(SMALL);
+    memset(pages, 1, SMALL);
+    beside = mem_pages(SMALL); /* there may be no room for more at the same address */
+    pages = mem_pages_resize(pages, SMALL, LARGE);
+    for (size_t i = 0; i < LARGE; i++)
+        assert_int_equal(pages[i], i < SMALL);
+    assert_true(mem_used() >= LARGE + SMALL && mem_used() < LARGE + SMALL + 8192);
+    memset(pages, 2, LARGE);
+    pages = mem_pages_resize(pages, LARGE, 4096);
+    for (size_t i = 0; i < 4096; i++)
+        assert_int_equal(pages[i], 2);
+    pages = mem_pages_resize(pages, 4096, SMALL);
+    for (size_t i = 0; i < SMALL; i++)
+        assert_int_equal(pages[i], i < 4096 ? 2 : 0);
+    mem_pages_free(pages, SMALL);
+    mem_pages_free(beside, SMALL);
+    assert_int_equal(mem_used(), 0);
+}
+
 struct object {
     uint64_t words[5];
 };
@@ -653,6 +676,7 @@ int main(void)
         cmocka_unit_test(a_buffer_grows_and_forgets),
         cmocka_unit_test(an_arena_gives_aligned_rooms_that_do_not_overlap),
         cmocka_unit_test(pages_are_zeroed_counted_and_given_back),
+        cmocka_unit_test(pages_keep_their_bytes_when_there_are_more_or_fewer),
         cmocka_unit_test(a_pool_gives_zeroed_objects_and_uses_numbers_again),
         cmocka_unit_test(p8_a_pool_gives_empty_chunks_back_one_at_a_time),
         cmocka_unit_test(new_objects_fill_the_chunk_that_was_begun),

@@ -1,5 +1,6 @@
 /* Which paths are calls of /v1. */
 #include "api_fixture.h"
+#include "base/mem.h"
 
 static void without_a_root_dialect_calls_are_below_v1_only(void **state)
 {
@@ -26,10 +27,42 @@ static void without_a_root_dialect_calls_are_below_v1_only(void **state)
     }
 }
 
+static void an_id_is_guessed_of_a_get_or_a_delete_alone(void **state)
+{
+    static const struct {
+        const char *bytes, *id;
+    } cases[] = {
+        {"DELETE /v1/jobs/an-id HTTP/1.1\r\n", "an-id"},
+        {"GET /v1/jobs/1 ", "1"},
+        {"GET /v1/jobs/ HTTP/1.1", ""},
+        {"GET /v1/jobs/%31 HTTP/1.1", ""},
+        {"GET /v1/jobs/@7 HTTP/1.1", ""}, /* a number that the server has made */
+        {"GET /v1/topics/t HTTP/1.1", ""},
+        {"POST /v1/jobs/an-id/finish HTTP/1.1", ""},
+        {"", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bytes all = bytes_str(cases[i].bytes), id = bytes_str(cases[i].id);
+        assert_true(bytes_eq(api_guess_id(all), id));
+        size_t whole = id.len ? (size_t)(strstr(all.at, cases[i].id) - all.at) + id.len + 1 : 0;
+        for (size_t len = 0; len < whole; len++) { /* what has come of it: it may be longer */
+            char *part = mem_alloc(len);
+            memcpy(part, all.at, len);
+            assert_int_equal(api_guess_id(bytes_of(part, len)).len, 0);
+            mem_free(part);
+        }
+    }
+    char room[400] = "GET /v1/jobs/";
+    memset(room + strlen(room), 'x', 300);
+    assert_int_equal(api_guess_id(bytes_of(room, sizeof(room))).len, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_root_dialect_calls_are_below_v1_only),
+        cmocka_unit_test(an_id_is_guessed_of_a_get_or_a_delete_alone),
     };
     return cmocka_run_group_tests(tests, NULL, fixture_tear_down);
 }

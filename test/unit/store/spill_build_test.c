@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "base/codec.h"
+#include "base/far_hash.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/slices/far_record.h"
@@ -27,10 +29,17 @@ static uint64_t random_next(uint64_t *random)
     return *random;
 }
 
+static void add_event(struct spill_gather *gather, struct gather_room *room,
+                      const struct event *job, uint64_t content_sum)
+{
+    struct far_draft draft;
+    far_record_begin(job, &draft);
+    gather_add(gather, room, job, &draft, content_sum, (uint32_t)job->job.seq);
+}
+
 static void add(struct spill_gather *gather, struct gather_room *room, uint64_t seq, int64_t due_us,
                 struct bytes body)
 {
-    struct far_draft draft;
     struct event job = {
         .kind = EVENT_JOB,
         .job = {.seq = seq, .due_us = due_us, .state = JOB_DELAYED},
@@ -39,8 +48,7 @@ static void add(struct spill_gather *gather, struct gather_room *room, uint64_t 
         .topic = seq % 3 ? BYTES("one") : BYTES("another"),
         .body = body,
     };
-    far_record_begin(&job, &draft);
-    gather_add(gather, room, &job, &draft, hash_seeded(body.at, body.len, seq), (uint32_t)seq);
+    add_event(gather, room, &job, hash_seeded(body.at, body.len, seq));
 }
 
 /* Makes all slices of what was gathered. Returns how many; none is out of order. */
@@ -104,6 +112,94 @@ static void jobs_come_in_order_of_due_time_and_number(void **state)
         gather_room_fini(&room);
         slice_build_fini(&build.slice);
     }
+}
+
+/* Jobs that differ in all that stands in front of the names in a record. */
+static void add_any(struct spill_gather *gather, struct gather_room *room, uint64_t seq,
+                    enum job_state of_all)
+{
+    static const int64_t waits_us[] = {1, 2, 3};
+    static const char id_bytes[] = "0123456789abcdefghijklmnopqrstuvwxyz", content[] = "a/bbody12";
+    bool has_type = seq % 2, has_properties = seq % 5 == 0;
+    struct event job = {
+        .kind = EVENT_JOB,
+        .job = {.seq = seq,
+                .due_us = (int64_t)(seq * 7919 % 100),
+                .priority = (uint32_t)(seq % 11),
+                .state = of_all},
+        .id = bytes_of(id_bytes, seq % sizeof(id_bytes)),
+        .topic = bytes_of(id_bytes + seq / 4 % 3, 1 + seq / 8 % 3),
+        .content_type = bytes_of(content, has_type ? 3 : 0),
+        .body = bytes_of(content + 3, 4),
+        .properties = bytes_of(content + 7, has_properties ? 2 : 0),
+        .retry_us = waits_us,
+        .retry_count = (uint8_t)(seq % 4),
+        .order = seq % 6 ? ORDER_DUE : ORDER_ARRIVAL,
+        .created_us = (int64_t)(seq * 31 % 17),
+    };
+    struct far_draft draft;
+    far_record_begin(&job, &draft);
+    char *record = mem_alloc(draft.len);
+    struct record decoded;
+    far_record_encode(&job, draft.len, record); /* for the sum of its content */
+    assert_int_equal(record_decode(record, draft.len, &decoded), OK);
+    add_event(gather, room, &job, decoded.body_sum);
+    mem_free(record);
+}
+
+/* The index of a slice says of each job what its record says. */
+static void check_index(const struct spill_build *build)
+{
+    const struct slice_head *head = &build->slice.head;
+    const char *image = build->slice.image, *section = image + slice_topics_at(head);
+    struct slice_topics topics = {section, section + head->topics_bytes};
+    struct bytes names[16] = {{0}};
+    struct slice_index index;
+    bool ready = head->state == JOB_READY;
+    unsigned count = 0, jobs = 0;
+    while (slice_topics_next(&topics, &names[count]) == OK)
+        count++;
+    assert_in_range(count, 2, 15);
+    slice_index_init(&index, head, image + slice_index_at(head));
+    for (; slice_index_next(&index) == OK; jobs++) {
+        struct record record;
+        const char *at = image + index.offset;
+        assert_int_equal(record_decode(at, get_u32(at), &record), OK);
+        assert_true(record_body_good(&record));
+        const struct event *job = &record.event;
+        assert_int_equal(index.seq, job->job.seq);
+        assert_true(index.id_hash == far_hash_id(build->far_key, job->id));
+        assert_true(index.topic < count && bytes_eq(names[index.topic], job->topic));
+        assert_int_equal(index.priority, ready ? job->job.priority : 0);
+        assert_int_equal(index.rank_us, ready ? event_rank_us(job) : 0);
+    }
+    assert_int_equal(jobs, head->jobs);
+}
+
+static void the_index_says_what_the_records_say(void **state)
+{
+    static const enum job_state kinds[] = {JOB_DELAYED, JOB_READY, JOB_BURIED};
+    (void)state;
+    for (unsigned kind = 0; kind < 3; kind++) {
+        struct spill_gather gather = {.taken = 0};
+        struct gather_room room = {.chunks = {.len = 0}};
+        struct spill_build build = {.gather = &gather, .far_key = 9};
+        struct discard spent = {0};
+        for (uint64_t seq = 1; seq <= 1000; seq++)
+            add_any(&gather, &room, seq, kinds[kind]);
+        slice_build_begin(&build.slice, &id, 7);
+        build.slice.head.state = kinds[kind];
+        spill_build_run(&build);
+        assert_int_equal(build.slice.head.jobs, 1000);
+        check_index(&build);
+        slice_build_reset(&build.slice, &spent);
+        discard_fini(&spent);
+        gather_fini(&gather, &room);
+        gather_room_fini(&room);
+        slice_build_fini(&build.slice);
+        buf_fini(&build.leaving);
+    }
+    assert_int_equal(mem_used(), 0);
 }
 
 static void p8_memory_of_a_run_is_counted_and_used_again(void **state)
@@ -190,6 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_come_in_order_of_due_time_and_number),
+        cmocka_unit_test(the_index_says_what_the_records_say),
         cmocka_unit_test(p8_memory_of_a_run_is_counted_and_used_again),
         cmocka_unit_test(an_image_that_is_given_back_in_part_is_used_again),
     };
