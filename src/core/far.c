@@ -17,8 +17,6 @@
  */
 #include "core/far.h"
 
-#include <string.h>
-
 #include "base/check.h"
 #include "base/far_hash.h"
 #include "base/mem.h"

@@ -113,9 +113,8 @@ static bool moved_a_little(const struct queue_clock *clock,
 {
     int64_t least_us = reading->clock.queue_us - reading->read_us;
     int64_t most_us = reading->clock.queue_us - reading->sent_us;
-    return reading->clock.set_count > clock->set_count &&
-           least_us <= clock->most_us + LITTLE_US && most_us >= clock->least_us - LITTLE_US &&
-           is_unleapt(clock, reading, tolerated_us);
+    return reading->clock.set_count > clock->set_count && least_us <= clock->most_us + LITTLE_US &&
+           most_us >= clock->least_us - LITTLE_US && is_unleapt(clock, reading, tolerated_us);
 }
 
 /*

@@ -145,8 +145,7 @@ static void p4_a_clock_that_was_taken_for_set_stays_so(void **state)
     assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
     assert_int_equal(clock.most_us, -MS);
     queue_clock_bound(&clock, now_us, &call);
-    assert_int_equal(queue_clock_compare(&clock, &call, now_us - MS, now_us, now_us),
-                     CLOCK_AGREES);
+    assert_int_equal(queue_clock_compare(&clock, &call, now_us - MS, now_us, now_us), CLOCK_AGREES);
     assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_TO_SET);
     assert_int_equal(clock.most_us, -3 * MS);
 }

@@ -343,17 +343,15 @@ static void read_a_leapt_clock_slowly(struct client *pusher)
     assert_int_equal(partition->clock.set_count, 1);
 }
 
-/* The other daemon is stopped meanwhile. It knows the clock better, and would set it ahead again: so
-   it must not have been set by what was long on its way. */
+/* The other daemon is stopped meanwhile. It knows the clock better, and would set it ahead again:
+   so it must not have been set by what was long on its way. */
 static void p4_a_lease_does_not_end_early_when_a_leap_was_seen_late(void **state)
 {
     static const struct bytes topic = {"t", 1};
     static struct client pusher, next;
-    struct cmd take = {.kind = CMD_RESERVE,
-                       .reserve = {.topics = &topic,
-                                   .topic_count = 1,
-                                   .max = 1,
-                                   .ttr_us = SECOND_US}};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .ttr_us = SECOND_US}};
     (void)state;
     add_address(7000);
     options.partitions = 1;
