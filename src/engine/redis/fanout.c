@@ -9,6 +9,8 @@
  * what is left of the counts, if they suffice for it; if they turn out to be wrong, all partitions
  * are asked.
  */
+#include "engine/redis/fanout.h"
+
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mem.h"
