@@ -8,7 +8,7 @@
 
 #include "server/admin/pages.h"
 
-/* On Redis each topic costs calls; `later top` asks for the figures each second. */
+/* The page shows none, and `later top` asks for it each second. */
 static void only_metrics_ask_for_the_topics_that_they_show(void **state)
 {
     static struct config config;
