@@ -14,7 +14,6 @@ enum {
     HOLD_US = 3 * 1000 * 1000,
     NEW_US = 2 * 1000 * 1000, /* two heartbeats, by which we learn that it was set */
     SLOW_MOST = 3,            /* slow answers before the clock is set by one */
-    LITTLE_US = 30 * 1000,    /* another daemon may move it by so much: see moved_a_little() */
 };
 
 static int64_t tolerance_us(const struct queue_clock *clock, int64_t now_us)
@@ -87,6 +86,7 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
     struct queue_clock before = *clock;
     (void)adopt(clock, reading);
     clock->adopted_us = before.adopted_us;
+    clock->put_back = before.put_back;
     bool drifted = clock->least_us > before.most_us || clock->most_us < before.least_us;
     int64_t drift_us = drifted ? tolerated_us : 0;
     if (before.least_us - drift_us > clock->least_us)
@@ -106,15 +106,22 @@ static bool is_unleapt(const struct queue_clock *clock, const struct queue_clock
     return least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us;
 }
 
-/* Another daemon has moved the clock a little. Who is right is not known, as neither is behind by
- * more than the bounds of requests: without this each would set it again, without end. */
-static bool moved_a_little(const struct queue_clock *clock,
-                           const struct queue_clock_reading *reading, int64_t tolerated_us)
+/*
+ * We have set the clock back, and another daemon has undone that, while Redis' own has not leapt:
+ * it is ours that stood still. `set_us` shows that only if answers are fast, compared with how long
+ * it stood still. Without this both would set the clock in turn, and later each time by a round
+ * trip.
+ */
+static bool is_overruled(const struct queue_clock *clock, const struct queue_clock_reading *reading,
+                         int64_t tolerated_us)
 {
-    int64_t least_us = reading->clock.queue_us - reading->read_us;
-    int64_t most_us = reading->clock.queue_us - reading->sent_us;
-    return reading->clock.set_count > clock->set_count && least_us <= clock->most_us + LITTLE_US &&
-           most_us >= clock->least_us - LITTLE_US && is_unleapt(clock, reading, tolerated_us);
+    int64_t ahead_us = reading->clock.queue_us - reading->read_us - clock->most_us;
+    int64_t own_us = reading->clock.queue_us - reading->clock.shift_us;
+    return reading->clock.set_count > clock->set_count && clock->put_back.by_us < HOLD_US &&
+           reading->read_us - clock->put_back.at_us < HOLD_US && ahead_us > 0 &&
+           ahead_us <= clock->put_back.by_us + 2 * tolerated_us &&
+           own_us - reading->read_us <= clock->put_back.own_most_us + tolerated_us &&
+           own_us - reading->sent_us >= clock->put_back.own_least_us - tolerated_us;
 }
 
 /*
@@ -151,11 +158,16 @@ static enum queue_clock_verdict set(struct queue_clock *clock,
                                     const struct queue_clock_reading *reading, int64_t *out_by_us)
 {
     int64_t took_us = reading->read_us - reading->sent_us;
+    int64_t own_us = reading->clock.queue_us - reading->clock.shift_us;
     int64_t usual_us = clock->most_us - clock->least_us + QUEUE_CLOCK_CLOSE_US;
     if (took_us > usual_us && clock->slow_count++ < SLOW_MOST)
         return CLOCK_TO_READ;
     *out_by_us = clock->least_us - (reading->clock.queue_us - reading->sent_us);
     clock->slow_count = 0;
+    clock->put_back.by_us = -*out_by_us;
+    clock->put_back.at_us = reading->read_us;
+    clock->put_back.own_least_us = own_us - reading->read_us;
+    clock->put_back.own_most_us = own_us - reading->sent_us;
     clock->others_may_set_until_us = 0;
     clock->to_set = true;
     clock->to_set_count = reading->clock.set_count;
@@ -181,9 +193,9 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
     undo_unless_set(clock, reading);
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return agree(clock, reading, tolerated_us);
-    if (moved_a_little(clock, reading, tolerated_us))
-        return agree(clock, reading, LITTLE_US);
     *out_by_us = most_us - clock->most_us; /* about */
+    if (is_overruled(clock, reading, tolerated_us))
+        return adopt(clock, reading);
     bool is_new = reading->read_us - clock->adopted_us < NEW_US;
     bool is_set = reading->clock.set_count > clock->set_count &&
                   follows_from_set(clock, reading, tolerated_us);

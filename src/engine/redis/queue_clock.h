@@ -43,6 +43,10 @@ struct queue_clock {
     bool to_set;
     uint64_t to_set_count;
     int64_t unset_least_us, unset_most_us;
+    /* How far we have set it back last, when (ours), and how far Redis' own clock was ahead. */
+    struct {
+        int64_t by_us, at_us, own_least_us, own_most_us;
+    } put_back;
 };
 
 /* Sets the bounds in a request that is sent now; none if nothing is known yet. */
