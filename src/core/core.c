@@ -179,12 +179,13 @@ static bool end_leases(struct core *core, uint32_t *budget)
 /*
  * Memory of jobs that have departed is kept for the next ones, for as long as the store keeps its
  * own for the next run (spill.c): while jobs come and depart as fast, each would have new pages.
+ * Not if less memory is left than that, because it counts as used.
  */
 static bool keeps_spare_jobs(const struct core *core)
 {
-    enum { KEPT_CHUNKS = 64 }; /* 1,024 jobs each */
+    enum { KEPT_CHUNKS = 64, CHUNK_BYTES = 512 * 1024 }; /* 1,024 jobs each; at most so long */
     return core->jobs.spare_count <= KEPT_CHUNKS && core->now_us < core->far.spare_until_us &&
-           core_has_memory(core);
+           core_memory_left(core) >= core->jobs.spare_count * (uint64_t)CHUNK_BYTES;
 }
 
 /* Returns memory of ended jobs to the system, in small pieces. True: there is more. */
