@@ -34,8 +34,8 @@ struct consumer {
     const struct consume_options *options;
     uint64_t done; /* jobs, failed ones included */
     bool failed;   /* a command did */
-    bool broken;   /* the command cannot be run at all */
-    int code;      /* of a job that could not be settled: the first one */
+    bool broken; /* no more jobs: the command cannot be run at all, or our messages reach nobody */
+    int code;    /* of a job that could not be settled: the first one */
 };
 
 /* A job that is held while its command runs. Times are those of now_us(). */
@@ -85,6 +85,14 @@ static bool signals_read(void)
     while (read(signals.fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         signals.stops += info.ssi_signo != SIGCHLD;
     return signals.stops > 0;
+}
+
+/* Has the reader of our messages gone (a pipe's other end)? What the command prints goes there,
+ * too: each would fail. */
+static bool reader_has_gone(void)
+{
+    struct pollfd messages = {.fd = STDERR_FILENO};
+    return poll(&messages, 1, 0) > 0 && (messages.revents & POLLERR);
 }
 
 /* Until a signal comes, or the time. */
@@ -344,6 +352,7 @@ static void run_job(struct consumer *consumer, const json_t *job)
         bool in_time = wait_for(consumer, &child, &held);
         conclude(consumer, &held, &child, in_time);
     }
+    consumer->broken |= reader_has_gone();
     consumer->done++;
     buf_fini(&input);
 }
@@ -420,7 +429,7 @@ static int consume_some(struct consumer *consumer, bool *out_none)
         return code;
     if (*out_none)
         return EXIT_NOTHING;
-    return consumer->failed ? EXIT_WRONG : consumer->code;
+    return consumer->failed || consumer->broken ? EXIT_WRONG : consumer->code;
 }
 
 int consume_run(struct cli *cli, const struct consume_options *options, bool *out_none)

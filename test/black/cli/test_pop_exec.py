@@ -82,16 +82,18 @@ def test_a_command_is_told_an_id_as_it_is(client, pop, topic):
     assert pop(odd, 'printf "%s %s" "$LATER_JOB_ID" "$LATER_JOB_TOPIC"').stdout == f"{odd} {odd}"
 
 
-def test_a_reader_of_its_messages_that_has_gone_ends_nothing(client, consumer, topic):
-    """A job would be left to its ttr; and the command has the usual SIGPIPE."""
+def test_a_reader_of_its_messages_that_has_gone_costs_no_other_job(client, consumer, topic):
+    """The job would be left to its ttr, were `later` ended. The next ones would fail, since their commands' messages go
+    to the same pipe. The command has the usual SIGPIPE."""
     for number in "12":
         push(client, topic, f"{topic}-{number}", body="x", retry=["1h"])
-    process = consumer(client.port, topic, "yes | head -1 >/dev/null; exit 3", "--max", "2")
+    command = 'grep -q "^SigBlk:.*0000000000000000" /proc/self/status && exit 3; exit 4'
+    process = consumer(client.port, topic, command, "--forever")
     process.stderr.close()
     assert process.wait(60) == WRONG
-    for number in "12":
-        job = client.get(f"/v1/jobs/{topic}-{number}").json()
-        assert (job["state"], job["last_failure"]["code"]) == ("delayed", 3)
+    job = client.get(f"/v1/jobs/{topic}-1").json()
+    assert (job["state"], job["last_failure"]["code"]) == ("delayed", 3)
+    assert state(client, f"{topic}-2") == "ready"
 
 
 def test_a_failed_command_releases_its_job_with_its_exit_status(client, pop, topic):
