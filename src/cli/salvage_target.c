@@ -80,6 +80,7 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
         (void)move_manifest(target, MANIFEST_NAME, NULL); /* if it was made: `err` is reported */
     if (!err && move_manifest(target, MANIFEST_NAME, SALVAGE_UNFINISHED)) {
         store_error_set(out_error, MANIFEST_NAME, 0, "it cannot be renamed");
+        (void)move_manifest(target, MANIFEST_NAME, NULL); /* else an empty store would be left */
         salvage_target_abandon(target);
         err = ERR_IO;
     }
