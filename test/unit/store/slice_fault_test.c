@@ -178,7 +178,7 @@ struct tally {
     unsigned refused, opened;
 };
 
-static void flip_and_open(const struct model *whole, const char *name, uint64_t bit,
+static void flip_and_open(const struct model *whole, const char *name, uint64_t bit, bool told,
                           struct tally *tally)
 {
     struct model model;
@@ -189,7 +189,7 @@ static void flip_and_open(const struct model *whole, const char *name, uint64_t 
     enum err err =
         store_verify(model.options.disk,
                      &(struct store_watcher){.print_line = count_line, .ctx = &lines}, &counts);
-    assert_true(lines > 0); /* verify reads every byte */
+    assert_true(lines > 0 || !told);
     (void)err;
     if (model_open(&model)) {
         assert_true(model.error.text[0] && model.error.file[0]);
@@ -240,12 +240,11 @@ static void p2_no_flipped_bit_of_the_log_loses_a_far_job_silently(void **state)
         uint64_t len = 0;
         const char *at = sim_disk_file(whole.disk, list.names[i], &len);
         if (memcmp(list.names[i], "slice-", 6) == 0 || strcmp(list.names[i], "far-index") == 0)
-            continue; /* slice_damage_test.c, far_image_test.c */
-        if (is_spare(at, len))
-            continue; /* reuse_damage_test.c */
+            continue;                   /* slice_damage_test.c, far_image_test.c */
+        bool told = !is_spare(at, len); /* of all other files verify reads every byte */
         for (uint64_t byte = 0; byte < len; byte++)
             if (byte % (at[byte] ? 7 * sim_every() : 1021 * sim_every()) == 0)
-                flip_and_open(&whole, list.names[i], byte * 8 + byte % 8, &tally);
+                flip_and_open(&whole, list.names[i], byte * 8 + byte % 8, told, &tally);
     }
     print_message("refused %u, opened %u\n", tally.refused, tally.opened);
     assert_true(tally.refused > 200 / sim_every() && tally.opened > 20 / sim_every());
