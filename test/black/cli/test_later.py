@@ -150,7 +150,7 @@ def test_a_clear_that_cannot_ask_says_in_one_line_what_to_give(later, topic):
 def test_what_is_printed_without_a_standard_output_gets_into_no_file(later, topic, tmp_path):
     """Else the map would get its number, and a line for each job."""
     ids = [f"{topic}-{number}" for number in range(100)]
-    jobs = [{"job": {"id": one, "topic": topic, "state": "delayed", "due": "2300-01-01T00:00:00Z"}} for one in ids]
+    jobs = [{"job": {"id": one, "topic": topic, "state": "delayed", "due": "2200-01-01T00:00:00Z"}} for one in ids]
     lines = [{"later": {"format": 1}}, *jobs, {"end": {"jobs": 100}}]
     path = tmp_path / "ids.tsv"
     done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", LATER, "import", "--json", "--map", str(path)],
