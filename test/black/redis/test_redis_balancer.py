@@ -11,6 +11,7 @@ import urllib.parse
 import pytest
 from beanstalk import Connection, Gone
 from patience import PATIENCE_S, TooLate, soon
+from ports import free_port
 from redis import REDIS_SERVER, Redis
 from relay import Relay
 from wire import REMEMBERED_S, STALL_S, Client, Closed, eventually
@@ -49,9 +50,14 @@ class Front:
         """`end` ends it. It comes back on other ports, which the balancer is told."""
         old = self.ports(daemon)
         end()
+        nobody = [free_port() for _ in old]  # the system may soon give the old ones to other listeners
+        self.replace(old, nobody)
         time.sleep(0.2)  # the other one is alone for a while
         daemon.start()
-        for relay, before, after in zip(self.relays, old, self.ports(daemon)):
+        self.replace(nobody, self.ports(daemon))
+
+    def replace(self, old, new):
+        for relay, before, after in zip(self.relays, old, new):
             relay.targets[relay.targets.index(before)] = after
 
     def close(self):
