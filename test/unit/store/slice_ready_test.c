@@ -4,12 +4,7 @@
  * jobs. Among them are some that are buried. The power goes at each point of it, each call of the
  * disk fails, blocks cannot be read.
  */
-#include "changed_bed.h"
-#include "store_files.h"
-#include "store_lives.h"
-#include "test/unit/support/every.h"
-
-#include <errno.h>
+#include "changed_lives.h"
 
 enum { STAY = 50 };
 
@@ -223,97 +218,34 @@ static void all_of_a_slice_that_cannot_be_read_stay(void **state)
 
 /* ---- the end of a life ---- */
 
-struct deeds {
-    uint64_t moved, ready, failed;
-};
-
-/* All come back; most are given back, some are buried, which takes some turns, and some of those
-   change again or end. */
-static void give_back_and_live(struct model *model, void *to)
+/* Most are given back, some are buried. */
+static void change_most(struct model *model, struct model_job *job, size_t number)
 {
-    struct deeds *deeds = to;
-    model->now_us += INT64_C(2000) * MODEL_DELAY_US;
-    for (int i = 0; i < 60 && !model->failed; i++)
-        model_turn(model);
-    for (size_t i = 0; i < model->job_count && !model->failed; i++) {
-        struct model_job *job = &model->jobs[i];
-        if (i % 5 == 0)
-            bury(model, job);
-        else if (i % 3)
-            give_back(model, job);
-        if (i % 7 == 0 && model->jobs[i / 2].live)
-            model_move(model, &model->jobs[i / 2]);
-        if (i % 11 == 0 && model->jobs[i / 3].live && !model->failed)
-            model_end(model, &model->jobs[i / 3]);
-        if (i % 4 == 0)
-            model_turn(model);
-    }
-    if (!model->failed)
-        model_work(model, 60);
-    deeds->moved += model->store->slices->changed.moved;
-    deeds->ready += far_of(model, JOB_READY);
-    deeds->failed += model->failed;
+    if (number % 5 == 0)
+        bury(model, job);
+    else if (number % 3)
+        give_back(model, job);
 }
 
-static void copy_model(struct model *to, const struct model *from, uint64_t seed)
+static void set_few(struct model *model, uint64_t seed)
 {
-    far_model(to, seed);
-    copy_life(to, from);
-    to->options.ready_in_memory = seed % 3 * 10;
-    to->options.buried_in_memory = seed % 2 * 10;
-    sim_disk_cold(to->disk, seed % 2);
-}
-
-static bool live_and_cut(const struct model *whole, uint64_t cut_at, struct deeds *deeds)
-{
-    struct model model;
-    copy_model(&model, whole, cut_at);
-    return live_and_die_twice(&model, cut_at, cut_at * 7 % 239, give_back_and_live, deeds);
+    model->options.ready_in_memory = seed % 3 * 10;
+    model->options.buried_in_memory = seed % 2 * 10;
 }
 
 static void p1_p5_p9_cuts_while_ready_jobs_leave_their_slices_lose_none(void **state)
 {
     (void)state;
-    struct model whole;
-    struct deeds deeds = {0};
-    uint64_t lives = 0;
-    begin_far(&whole, FAR_JOBS / 2);
-    model_close(&whole);
-    for (uint64_t cut_at = 0; live_and_cut(&whole, cut_at, &deeds); cut_at += 2 * sim_every())
-        lives++;
-    print_message("%llu lives, moved %llu, far and ready %llu\n", (unsigned long long)lives,
-                  (unsigned long long)deeds.moved, (unsigned long long)deeds.ready);
-    assert_true(lives > 100 / sim_every());
-    assert_true(deeds.moved > 50 * lives && deeds.ready > 20 * lives);
-    model_fini(&whole);
-}
-
-static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
-                            struct deeds *deeds)
-{
-    struct model model;
-    copy_model(&model, whole, fail_at);
-    return live_after_fault(&model, fail_at, sys_errno, give_back_and_live, deeds);
+    struct changed_lives lives = {.change = change_most, .set = set_few, .state = JOB_READY};
+    cut_all_changed(&lives);
+    assert_true(lives.left > 20 * lives.count);
 }
 
 static void p1_p7_a_failed_call_while_ready_jobs_leave_their_slices_loses_none(void **state)
 {
     (void)state;
-    static const int errors[] = {EIO, ENOSPC, EMFILE};
-    struct model whole;
-    struct deeds deeds = {0};
-    uint64_t lives = 0;
-    begin_far(&whole, FAR_JOBS / 2);
-    model_close(&whole);
-    for (unsigned i = 0; i < 3; i++)
-        for (uint64_t call = i; live_with_fault(&whole, call, errors[i], &deeds);
-             call += 5 * sim_every())
-            lives++;
-    print_message("%llu lives, failed %llu, moved %llu\n", (unsigned long long)lives,
-                  (unsigned long long)deeds.failed, (unsigned long long)deeds.moved);
-    assert_true(lives > 100 / sim_every() && deeds.failed > 20 / sim_every());
-    assert_true(deeds.moved > 50 * lives);
-    model_fini(&whole);
+    struct changed_lives lives = {.change = change_most, .set = set_few, .state = JOB_READY};
+    fail_all_changed(&lives);
 }
 
 int main(void)
