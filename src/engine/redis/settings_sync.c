@@ -144,13 +144,22 @@ static void begin_walk(struct settings_sync *sync)
     ask(sync);
 }
 
-static void walked(struct settings_sync *sync, const struct script_settings *page)
+/* The page's cursor may be another server's, which leaves some topics out: the partition was opened
+ * again since, or its slot is being moved, so that another node answers (ASK). */
+static bool has_lost_cursor(const struct settings_sync *sync, const struct script_request *call)
+{
+    return sync->reopened || call->answered_by != sync->read_at;
+}
+
+static void walked(struct settings_sync *sync, const struct script_request *call,
+                   const struct script_settings *page)
 {
     if (bytes_eq(buf_bytes(&sync->from), BYTES("0"))) { /* the first one */
         sync->walked = page->changes;
         sync->walked_version = page->version;
         sync->reopened = false;
-    } else if (sync->reopened) { /* the cursor may be another server's, and leave some out */
+        sync->read_at = call->answered_by;
+    } else if (has_lost_cursor(sync, call)) {
         begin_walk(sync);
         return;
     }
@@ -189,7 +198,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
         sync->stale = sync->stale || sync->walks;
         sync->walks = false;
     } else if (sync->walks) {
-        walked(sync, &page);
+        walked(sync, call, &page);
     } else {
         fetched(sync, &page);
     }

@@ -45,8 +45,9 @@ struct settings_sync {
     uint32_t round;    /* … for the n-th time, … */
     uint64_t walked;   /* … of which this was the last change when it began */
     uint64_t walked_version;
-    struct buf from; /* where the next page begins */
-    uint64_t pages;  /* calls so far */
+    struct buf from;            /* where the next page begins: a cursor of … */
+    const struct node *read_at; /* … this node, which no other node understands */
+    uint64_t pages;             /* calls so far */
 };
 
 void settings_sync_init(struct settings_sync *sync, const struct settings_sync_options *options);

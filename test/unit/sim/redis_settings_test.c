@@ -333,6 +333,48 @@ static void no_settings_are_taken_away_when_a_replica_takes_over_while_all_are_r
         assert_string_equal(here.topics[i].text, "one");
 }
 
+/* How many keys of the slot the server has. */
+static unsigned keys_of(const struct sim_redis *server, unsigned slot)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < server->keys.count; i++)
+        count += sim_cluster_slot(server->keys.values[i]->name) == slot;
+    return count;
+}
+
+/* All keys are at another node then, but the slot is not, so each request is redirected. That node
+   reads keys in another order, so the cursor is not valid there. */
+static void move_all_keys(struct sim_cluster *cluster, unsigned slot)
+{
+    unsigned from = cluster->owner[slot], to = from ? from - 1 : 1;
+    assert_int_not_equal(servers[from]->keys.scans_down, servers[to]->keys.scans_down);
+    sim_cluster_begin_move(cluster, slot, to);
+    while (keys_of(servers[from], slot) > 0)
+        assert_true(sim_cluster_move_key(cluster, slot));
+}
+
+/* The partition is not opened again for that. */
+static void no_settings_are_taken_away_when_a_slot_moves_while_all_are_read(void **state)
+{
+    static struct sim_cluster cluster;
+    (void)state;
+    options.url.topology = REDIS_CLUSTER;
+    options.topics_max = TOPICS_MAX;
+    sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
+    start_one();
+    set_many(0, 200, "one");
+    unsigned calls = here.calls;
+    partition_init_again(&engine->partition_init, 0);
+    while (!engine->settings.walks || engine->settings.from.len < 2)
+        turn();
+    move_all_keys(&cluster, sim_cluster_slot(BYTES("{q:0}:s")));
+    while (engine->settings.walks)
+        turn();
+    assert_int_equal(here.calls, calls);
+    turns(2 * SECOND_US);
+    assert_int_equal(here.calls, calls);
+}
+
 /* The key alone; while there are none again the engine says that it is unfit. */
 static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void **state)
 {
@@ -505,6 +547,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             no_settings_are_taken_away_when_a_replica_takes_over_while_all_are_read, setup,
             teardown),
+        cmocka_unit_test_setup_teardown(
+            no_settings_are_taken_away_when_a_slot_moves_while_all_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(
             settings_that_were_lost_are_taken_away_and_later_ones_are_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(settings_of_a_redis_that_was_restored_are_told_again, setup,
