@@ -85,17 +85,23 @@ static inline struct script_call next_call(void)
         .place = (uint32_t)(number % 256), .number = number, .now_us = now_us};
 }
 
-/* Puts back what of partition 0 can be made again from its jobs and settings. */
+/* Puts back some of what can be made again of partition 0 from its jobs and settings; `from`: where
+ * to go on, "0" at first. False: that was all. */
+static inline bool rebuild_some(struct buf *from)
+{
+    struct script_call call = next_call();
+    script_encode_rebuild(&request, &spaces[0], &call, buf_bytes(from), true);
+    bool more = ask(0).more;
+    from->len = 0;
+    buf_add_bytes(from, parts[1]);
+    return more;
+}
+
 static inline void rebuild_all(void)
 {
-    struct script_answer answer = {.more = true};
     struct buf from = {0};
-    for (buf_add_str(&from, "0"); answer.more;) {
-        struct script_call call = next_call();
-        script_encode_rebuild(&request, &spaces[0], &call, buf_bytes(&from), true);
-        answer = ask(0);
-        from.len = 0;
-        buf_add_bytes(&from, parts[1]);
+    buf_add_str(&from, "0");
+    while (rebuild_some(&from)) {
     }
     buf_fini(&from);
 }

@@ -155,8 +155,9 @@ while answered < count do
         last = not fields[4] and fields
         n, sums[1] = 2 * done, done
         for i = 1, #fields do
+            local sum = (counts[at_count + i] or 0) + sums[i]
             sets[n + 1] = fields[i]
-            sets[n + 2] = string.format('%d', (counts[at_count + i] or 0) + sums[i])
+            sets[n + 2] = string.format('%d', sum > 0 and sum or 0) -- as count_unreserved() has it
             n = n + 2
         end
         call('HSET', hash, unpack(sets, 1, n))

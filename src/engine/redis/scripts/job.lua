@@ -50,13 +50,19 @@ local function notify_due(at)
     end
 end
 
+-- One reserved job of the topic less. If the count was lost with the hash, it stays 0: rebuild.lua
+-- counts only topics that still have reserved jobs.
+local function count_unreserved(topic)
+    if call('HINCRBY', hash, '#h' .. topic, -1) < 0 then call('HSET', hash, '#h' .. topic, 0) end
+end
+
 -- Removes the job from its set, so that its fields may change. link() or drop() must follow.
 local function unlink(job)
     if job.unlinked then return end
     job.unlinked = true
     if job.state == RESERVED then
         call('ZREM', reserved, place_of(job))
-        call('HINCRBY', hash, '#h' .. job.topic, -1)
+        count_unreserved(job.topic)
         if is_bound(job) then
             call('ZREM', order, 'h' .. job.holder .. job.name)
         end
@@ -113,7 +119,7 @@ end
 -- A job of the topic was lost with its bucket: removes its place, and counts it as deleted.
 local function drop_lost_job(topic, set, member)
     call('ZREM', set, member)
-    if set == reserved then call('HINCRBY', hash, '#h' .. topic, -1) end
+    if set == reserved then count_unreserved(topic) end
     call('HINCRBY', hash, 'g', 1)
     call('HINCRBY', hash, '#d' .. topic, 1)
 end
