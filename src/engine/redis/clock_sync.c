@@ -6,7 +6,7 @@
 enum {
     LOOK_AGAIN_US = 20 * 1000,    /* between readings of a clock, after a leap … */
     LOOK_RARELY_US = 1000 * 1000, /* … and otherwise */
-    BELIEVE_US = 5000 * 1000,     /* … in a partition that is used, though all agrees */
+    BELIEVE_US = 1000 * 1000,     /* … in a partition that is used, though all agrees */
     LEAP_US = 250 * 1000,         /* larger leaps are logged */
     FAR_US = 1000 * 1000,         /* larger differences of clocks are logged */
     LOG_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */

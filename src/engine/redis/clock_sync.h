@@ -33,7 +33,7 @@ void clock_sync_promoted(struct script_requests *calls, uint32_t partition, uint
 /* Another daemon has set the partition's clock, or may have: reads it, unless it is not known yet.
  * Otherwise nothing would tell us while Redis' own clock goes on: requests have the shift that we
  * know. Where the notice is lost, the clock is read when a client's request is answered there and
- * it was not read for five seconds. */
+ * it was not read for a second. */
 void clock_sync_was_set(struct script_requests *calls, uint32_t partition);
 
 #endif

@@ -27,13 +27,15 @@ static bool is_subscribed(const struct subscription *subscription, uint32_t part
     return subscription->options.consumers->subscribed[partition];
 }
 
-/* Notifies consumers and promoter, which then drop or trust what they know of the partition. */
+/* Notifies consumers and promoter, which then drop or trust what they know of the partition. A
+ * notice may be lost already when the connection ends: perhaps the one that its clock was set. */
 static void report_subscribed(struct subscription *subscription, uint32_t partition,
                               bool subscribed)
 {
     const struct subscription_options *options = &subscription->options;
     consumers_subscribed(options->consumers, partition, subscribed);
     promoter_due(options->promoter, partition, options->link.loop->now_us);
+    clock_sync_was_set(options->members->options.calls, partition);
 }
 
 static void stop_hearing(struct subscription *subscription, uint32_t partition)
@@ -55,7 +57,6 @@ static void confirmed(struct listener *listener, uint32_t partition)
         members_request_list(subscription->options.members);
     }
     report_subscribed(subscription, partition, true);
-    clock_sync_was_set(subscription->options.members->options.calls, partition); /* perhaps */
 }
 
 /* ---- asking ---- */

@@ -6,6 +6,13 @@
 #include "redis_bed.h"
 #include "redis_forget.h"
 
+/* Else the next answer to a client has it read again. */
+static uint64_t scripts_sent_since_the_clock_was_read(void)
+{
+    engine->calls.partitions[0].clock_read_us = options.loop->now_us;
+    return scripts_sent();
+}
+
 /* Clocks that differ by less than 10 ms count as one; that must not make the promoter spin. */
 static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void **state)
 {
@@ -21,7 +28,7 @@ static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void
     while (now_us < due_us - 20 * MS)
         turn();
     assert_int_equal(taker.answers, 0);
-    uint64_t before = scripts_sent();
+    uint64_t before = scripts_sent_since_the_clock_was_read();
     while (!taker.answers)
         turn();
     assert_true(now_us >= due_us && now_us < due_us + 5 * MS);
@@ -42,7 +49,7 @@ static void what_is_due_at_once_is_ready_at_once_though_redis_clock_is_behind(vo
     assert_int_equal(start(), OK);
     sim_redis_settings(servers[0])->ahead_us = -8 * MS;
     turns(2300 * MS); /* heartbeats show it */
-    uint64_t before = scripts_sent();
+    uint64_t before = scripts_sent_since_the_clock_was_read();
     push.push.due_us = options.loop->now_us;
     struct engine *port = redis_engine_port(engine);
     (void)port->verbs->submit(port, &push, &pusher.ticket);
@@ -169,17 +176,22 @@ static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
     assert_int_equal(taker.count, 1);
 }
 
-/* As another daemon sets a partition's clock. */
-static void set_five_seconds_ahead(unsigned partition)
+/* As another daemon sets a partition's clock for the n-th time, so many seconds ahead (1 to 9). */
+static void set_seconds_ahead(unsigned partition, unsigned seconds, unsigned times)
 {
     struct buf set = {0};
     buf_addf(
         &set,
-        "*6\r\n$4\r\nHSET\r\n$7\r\n{q:%u}:h\r\n$1\r\no\r\n$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 "
+        "*6\r\n$4\r\nHSET\r\n$7\r\n{q:%u}:h\r\n$1\r\no\r\n$7\r\n%u000000\r\n$1\r\nn\r\n$18\r\n%u "
         "%lld\r\n",
-        partition, (long long)now_us + 5 * SECOND_US);
+        partition, seconds, times, (long long)now_us + (int64_t)seconds * SECOND_US);
     tell_server(servers[0], buf_bytes(&set));
     buf_fini(&set);
+}
+
+static void set_five_seconds_ahead(unsigned partition)
+{
+    set_seconds_ahead(partition, 5, 1);
 }
 
 /* Another daemon has set the partition's clock five seconds ahead, since ours stood still: it is
@@ -447,25 +459,24 @@ static void p4_each_daemon_is_told_that_a_clock_was_set(void **state)
     stop_pair();
 }
 
-/* Of partition 1. */
+/* Of partition 1; another one each time. */
 static struct cmd a_push_with_an_id(char id[16])
 {
+    static unsigned last;
     struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .due_us = 1, .ttr_us = 1}};
     uint32_t partition = 0;
     enum err err;
-    for (unsigned i = 0; partition != 1; i++) {
-        push.push.id = bytes_of(id, (size_t)snprintf(id, 16, "%u", i));
+    while (partition != 1) {
+        push.push.id = bytes_of(id, (size_t)snprintf(id, 16, "%u", ++last));
         assert_int_equal(script_route(&engine->space, &push, &partition, &err), SCRIPT_ONE);
     }
     return push;
 }
 
-/* The notice is lost, and no promote of ours tells of it, as the other daemon makes them. */
-static void a_clock_that_was_set_is_known_when_the_partition_is_used(void **state)
+/* Two daemons, of which the one that all is about does not make what is due in partition 1 ready: so
+   no promote of its own tells it that the clock was set. */
+static void start_beside_the_promoter(void)
 {
-    static struct client pusher;
-    char id[16];
-    (void)state;
     add_address(7000);
     options.partitions = 2;
     start_pair();
@@ -473,15 +484,49 @@ static void a_clock_that_was_set_is_known_when_the_partition_is_used(void **stat
     if (members_own(&engine->members, 1))
         change_daemon();
     assert_false(members_own(&engine->members, 1));
-    set_five_seconds_ahead(1);
+}
+
+static void push_to_partition_1(void)
+{
+    static struct client pusher;
+    char id[16];
     struct cmd push = a_push_with_an_id(id);
     struct engine *port = redis_engine_port(engine);
     pusher = (struct client){.ticket.answered = client_answered};
     (void)port->verbs->submit(port, &push, &pusher.ticket);
     turns(20 * MS);
     assert_int_equal(pusher.answers, 1);
+}
+
+/* The notice is lost. What was read a second ago is not believed any more. */
+static void a_clock_that_was_set_is_known_when_the_partition_is_used(void **state)
+{
+    (void)state;
+    start_beside_the_promoter();
+    const struct queue_clock *clock = &engine->calls.partitions[1].clock;
+    for (unsigned times = 1; times <= 3; times++) {
+        set_seconds_ahead(1, 2 * times, times);
+        push_to_partition_1();
+        assert_int_equal(clock->set_count, times);
+        turns_of_both(SECOND_US);
+    }
+    stop_pair();
+}
+
+/* Nor what was read before a connection ended that may have lost notices, though it does not come
+   back. */
+static void a_clock_that_was_set_is_known_when_its_partition_is_not_heard(void **state)
+{
+    (void)state;
+    start_beside_the_promoter();
+    sim_redis_settings(servers[0])->denied = " subscribe ssubscribe ";
+    set_five_seconds_ahead(1);
+    link_fail(&engine->subscription.listeners[0].link, "its connection was reset");
+    turns(20 * MS);
+    assert_false(subscription_is_complete(&engine->subscription));
     assert_int_equal(engine->calls.partitions[1].clock.set_count, 1);
-    turns_of_both(SECOND_US);
+    sim_redis_settings(servers[0])->denied = NULL;
+    turns_of_both(3 * SECOND_US);
     stop_pair();
 }
 
@@ -508,6 +553,7 @@ int main(void)
         STARTED(two_daemons_whose_clocks_differ_a_little_do_not_set_it_in_turn),
         STARTED(p4_each_daemon_is_told_that_a_clock_was_set),
         STARTED(a_clock_that_was_set_is_known_when_the_partition_is_used),
+        STARTED(a_clock_that_was_set_is_known_when_its_partition_is_not_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
