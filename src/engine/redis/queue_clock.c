@@ -149,32 +149,51 @@ static void undo_unless_set(struct queue_clock *clock, const struct queue_clock_
     clock->to_set = false;
 }
 
+/* Bounds of how far Redis' own clock is ahead of ours, in slow.least_us and slow.most_us: by this
+ * reading and by the slow ones before it, unless it has leapt once more since. */
+static void take_together(struct queue_clock *clock, const struct queue_clock_reading *reading)
+{
+    int64_t own_us = reading->clock.queue_us - reading->clock.shift_us;
+    int64_t least_us = own_us - reading->read_us, most_us = own_us - reading->sent_us;
+    int64_t drift_us = (reading->read_us - clock->slow.read_us) / DRIFT;
+    int64_t former_least_us = clock->slow.least_us - drift_us;
+    int64_t former_most_us = clock->slow.most_us + drift_us;
+    if (clock->slow.count && least_us <= former_most_us && most_us >= former_least_us) {
+        least_us = former_least_us > least_us ? former_least_us : least_us;
+        most_us = former_most_us < most_us ? former_most_us : most_us;
+    }
+    clock->slow.least_us = least_us;
+    clock->slow.most_us = most_us;
+    clock->slow.read_us = reading->read_us;
+}
+
 /*
  * Never early: from the most that it can show to the least that it should. So it may be late by the
- * round trip. Another daemon that knows better would set it ahead again: early for those that
- * have told times by it. So if the answer took longer than usual, the clock is read once more.
+ * round trip; not by half of it, since nobody knows how much of it was the way there. Another
+ * daemon that knows better would set it ahead again: early for those that have told times by it. So
+ * if the answer took longer than usual, the clock is read once more, and the fastest ones count.
  */
 static enum queue_clock_verdict set(struct queue_clock *clock,
                                     const struct queue_clock_reading *reading, int64_t *out_by_us)
 {
-    int64_t took_us = reading->read_us - reading->sent_us;
-    int64_t own_us = reading->clock.queue_us - reading->clock.shift_us;
     int64_t usual_us = clock->most_us - clock->least_us + QUEUE_CLOCK_CLOSE_US;
-    if (took_us > usual_us && clock->slow_count++ < SLOW_MOST)
+    take_together(clock, reading);
+    int64_t unsure_us = clock->slow.most_us - clock->slow.least_us;
+    if (unsure_us > usual_us && clock->slow.count++ < SLOW_MOST)
         return CLOCK_TO_READ;
-    *out_by_us = clock->least_us - (reading->clock.queue_us - reading->sent_us);
-    clock->slow_count = 0;
+    *out_by_us = clock->least_us - (clock->slow.most_us + reading->clock.shift_us);
+    clock->slow.count = 0;
     clock->put_back.by_us = -*out_by_us;
     clock->put_back.at_us = reading->read_us;
-    clock->put_back.own_least_us = own_us - reading->read_us;
-    clock->put_back.own_most_us = own_us - reading->sent_us;
+    clock->put_back.own_least_us = clock->slow.least_us;
+    clock->put_back.own_most_us = clock->slow.most_us;
     clock->others_may_set_until_us = 0;
     clock->to_set = true;
     clock->to_set_count = reading->clock.set_count;
     clock->unset_least_us = clock->least_us;
     clock->unset_most_us = clock->most_us;
     clock->most_us = clock->least_us;
-    clock->least_us -= took_us;
+    clock->least_us -= unsure_us;
     return CLOCK_TO_SET;
 }
 

@@ -37,7 +37,12 @@ struct queue_clock {
     uint64_t set_count;              /* how often it was set */
     int64_t adopted_us;              /* when the estimate was adopted; ours */
     int64_t others_may_set_until_us; /* after a leap: other daemons may set it until then; 0: no */
-    unsigned slow_count;             /* slow answers since it has leapt */
+    /* Slow answers since it has leapt, and what all of them together tell: bounds of how far Redis'
+       own clock is ahead of ours, when the last one came (ours). */
+    struct {
+        unsigned count;
+        int64_t least_us, most_us, read_us;
+    } slow;
     /* TO_SET, and no answer since: the bounds before, which hold if it was not set, so that
        `set_count` is this one. */
     bool to_set;

@@ -222,6 +222,27 @@ static void a_clock_is_set_though_all_answers_are_slow(void **state)
     assert_int_equal(look_slowly(&clock, HOUR_US, 50 * MS, 50 * MS, &by_us), CLOCK_TO_SET);
 }
 
+/* The fastest one tells the most. Of those before it has leapt once more, none counts. */
+static void p4_a_clock_is_set_by_the_fastest_of_slow_answers(void **state)
+{
+    static const int64_t slow_us[] = {50 * MS, 400 * MS, 300 * MS, 450 * MS};
+    (void)state;
+    for (unsigned leaps = 1; leaps <= 2; leaps++) {
+        struct queue_clock clock = known_clock();
+        enum queue_clock_verdict verdict = CLOCK_TO_READ;
+        int64_t by_us, late_us = leaps == 1 ? 50 * MS : 300 * MS;
+        for (unsigned i = 0; i < 4; i++) {
+            assert_int_equal(verdict, CLOCK_TO_READ);
+            verdict =
+                look_slowly(&clock, i ? leaps * HOUR_US : HOUR_US, slow_us[i], slow_us[i], &by_us);
+        }
+        assert_int_equal(verdict, CLOCK_TO_SET);
+        assert_in_range(-by_us, leaps * HOUR_US + late_us + MS, leaps * HOUR_US + late_us + 3 * MS);
+        assert_int_equal(clock.most_us, -MS);
+        assert_in_range(-clock.least_us, 2 * late_us, 2 * late_us + 5 * MS);
+    }
+}
+
 /* Our clock stood still, for no clock runs ahead. */
 static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
 {
@@ -415,6 +436,7 @@ int main(void)
         cmocka_unit_test(p3_a_clock_that_approaches_a_step_is_no_leap),
         cmocka_unit_test(p4_a_clock_is_not_set_by_an_answer_that_was_slow),
         cmocka_unit_test(a_clock_is_set_though_all_answers_are_slow),
+        cmocka_unit_test(p4_a_clock_is_set_by_the_fastest_of_slow_answers),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
         cmocka_unit_test(a_clock_that_was_set_back_and_ahead_again_is_believed),
         cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),

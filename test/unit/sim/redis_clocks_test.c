@@ -383,6 +383,47 @@ static void p4_a_lease_does_not_end_early_when_a_leap_was_seen_late(void **state
     stop_pair();
 }
 
+/* So long is each of the next readings of the clock on its way there. */
+static void turns_with_slow_readings(int64_t us, const int64_t *slow_us, unsigned count)
+{
+    const struct partition *partition = &engine->calls.partitions[0];
+    int64_t sent_us = partition->clock_sent_us, whole_us = INT64_MAX;
+    unsigned readings = 0;
+    for (int64_t until_us = now_us + us; now_us < until_us;) {
+        turn_alone();
+        if (partition->clock_sent_us != sent_us && readings < count) {
+            sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+            whole_us = now_us + slow_us[readings++];
+            sent_us = partition->clock_sent_us;
+        }
+        pass(MS);
+        if (now_us >= whole_us) {
+            sim_network_cut(network, 0, 0, SIM_WHOLE);
+            whole_us = INT64_MAX;
+        }
+    }
+    assert_int_equal(readings, count);
+}
+
+/* The network has become slow when the clock leaps. It is late by as much for good. */
+static void p4_a_clock_is_set_by_the_fastest_of_slow_answers(void **state)
+{
+    static const int64_t slow_us[] = {60 * MS, 400 * MS, 400 * MS, 400 * MS};
+    static const int64_t leap_us = 3600 * INT64_C(1000000);
+    static struct client pusher;
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3500 * MS);
+    sim_redis_settings(servers[0])->ahead_us = leap_us;
+    begin_push(&pusher);
+    turns_with_slow_readings(3 * SECOND_US, slow_us, 4);
+    const struct queue_clock *clock = &engine->calls.partitions[0].clock;
+    assert_int_equal(clock->set_count, 1);
+    assert_in_range(-(clock->shift_us + leap_us), 0, 100 * MS);
+}
+
 /* An answer that was long on its way tells little of the clock, and then that leaps. */
 static void p3_a_leap_after_a_slow_answer_makes_no_job_early(void **state)
 {
@@ -473,8 +514,8 @@ static struct cmd a_push_with_an_id(char id[16])
     return push;
 }
 
-/* Two daemons, of which the one that all is about does not make what is due in partition 1 ready: so
-   no promote of its own tells it that the clock was set. */
+/* Two daemons, of which the one that all is about does not make what is due in partition 1 ready:
+   so no promote of its own tells it that the clock was set. */
 static void start_beside_the_promoter(void)
 {
     add_address(7000);
@@ -554,6 +595,7 @@ int main(void)
         STARTED(p4_each_daemon_is_told_that_a_clock_was_set),
         STARTED(a_clock_that_was_set_is_known_when_the_partition_is_used),
         STARTED(a_clock_that_was_set_is_known_when_its_partition_is_not_heard),
+        STARTED(p4_a_clock_is_set_by_the_fastest_of_slow_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
