@@ -277,6 +277,34 @@ static void p2_all_reserved_jobs_of_a_topic_whose_counts_were_lost_are_counted(v
     assert_int_equal(push("v", 1).err, OK); /* in the place of "t" */
 }
 
+static bool promote_says_lost(void)
+{
+    struct script_call call = next_call();
+    script_encode_promote(&request, &spaces[1], &call, 10, false);
+    return ask(0).lost;
+}
+
+/* It was the only one to which it was said that the hash was lost. */
+static void p5_ids_are_put_back_though_the_daemon_that_began_is_killed(void **state)
+{
+    struct buf from = {0};
+    (void)state;
+    encode_push("t", "x", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    buf_add_str(&from, "0");
+    assert_true(rebuild_some(&from));
+    buf_fini(&from);
+    assert_true(open_as(1, 256).lost);
+    assert_true(promote_says_lost());
+    rebuild_all();
+    assert_false(open_as(1, 256).lost);
+    assert_false(promote_says_lost());
+    encode_push("t", "x", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, ERR_EXISTS);
+}
+
 /* No count says that it has a job. */
 static void p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another(void **state)
 {
@@ -302,6 +330,7 @@ int main(void)
         STARTED(consumers_of_a_topic_whose_counts_were_lost_leave_marks),
         STARTED(p2_a_topic_with_a_reserved_job_does_not_make_room_for_another),
         STARTED(p2_all_reserved_jobs_of_a_topic_whose_counts_were_lost_are_counted),
+        STARTED(p5_ids_are_put_back_though_the_daemon_that_began_is_killed),
         STARTED(p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,9 +191,14 @@ if not found[1] then
     block_older_daemons(partitions)
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
-    call('ZADD', order, 0, filler)
-    -- Jobs and settings may exist though the hash does not: rebuild.lua restores ids and topics.
+    -- Jobs and settings may exist though the hash does not: rebuild.lua restores ids and topics. Until it
+    -- has, `order` counts as lost, so that another daemon does it if this one ends.
     local left = there ~= 0 or redis.pcall('EXISTS', sub(hash, 1, -2) .. 's') == 1
+    if left then
+        call('ZREM', order, filler)
+    else
+        call('ZADD', order, 0, filler)
+    end
     flags, lost = left and REPLACED + LOST or REPLACED, false
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- other daemons' marks and answers, if there were any, are lost
 end
