@@ -35,8 +35,8 @@ end
 
 -- All reserved jobs are in their set now: counts those of each topic, in one step, as they change
 -- between calls. A topic that has none counts 0 already: until now a count was too low at most, but
--- never below 0 (job.lua). More than COUNTED are not counted: Redis would stand still for too long.
-local COUNTED, TOPICS = 100000, 1000
+-- never below 0 (job.lua). More than COUNTED are not counted: a script may take 2 ms.
+local COUNTED, VALUES = 4000, 4000
 local function count_reserved()
     if call('ZCOUNT', reserved, '-inf', '+inf') > COUNTED then return end
     local members, counts, fields = call('ZRANGE', reserved, 0, -1), {}, {}
@@ -46,7 +46,7 @@ local function count_reserved()
     end
     for topic, count in pairs(counts) do
         fields[#fields + 1], fields[#fields + 2] = '#h' .. topic, count
-        if #fields == 2 * TOPICS then
+        if #fields == VALUES then -- unpack() takes no more than some thousands
             call('HSET', hash, unpack(fields))
             fields = {}
         end
