@@ -38,6 +38,10 @@ HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) $(L
             -o /dev/null -Wl,-T,mk/hot-path.ld 2>/dev/null && echo -Wl,-T,mk/hot-path.ld))
 override CFLAGS   += -std=c17 -pipe $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
+# laterd is compiled once more, by the linker, which sees all files at once (decision 143). `make LTO=` leaves this
+# out; so do sanitizers, and a compiler that is not GCC. Tests link objects of the usual kind.
+LTO      := $(if $(SAN),,$(shell $(CC) -flto=auto -flto-partition=balanced -fsyntax-only -x c /dev/null 2>/dev/null && \
+            echo -flto=auto -flto-partition=balanced))
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
 override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
@@ -106,8 +110,12 @@ BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .PHONY: all
 all: $(BUILD)/laterd $(BUILD)/later $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS) $(JOURNALS) $(MEMBER_PLUGINS)) ## build laterd and later
 
-$(BUILD)/laterd: $(LATERD) $(ALL_LIB) mk/hot-path.ld
-	$(CC) $(LDFLAGS) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
+# The linker compiles what most commands go through; not the Redis engine, pushes and brokers, nor a file whose symbols
+# are in assembler text.
+WHOLE    := $(BASE) $(CORE) $(filter-out %/openapi.o,$(PROTO)) $(STORE) $(OS) $(filter-out $(DISPATCH),$(SERVER)) $(LATERD)
+WHOLE    := $(if $(LTO),$(WHOLE))
+$(BUILD)/laterd: $(WHOLE:$(BUILD)/%=$(BUILD)/lto/%) $(filter-out $(WHOLE),$(LATERD) $(ALL_LIB)) mk/hot-path.ld
+	$(CC) $(LDFLAGS) $(if $(LTO),$(OPT) $(STRUCTS) $(HARDEN) $(LTO)) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
@@ -123,7 +131,7 @@ $(BUILD)/test/unit/%.o: override CFLAGS += $(if $(filter $(HOT_TESTS:%=%_test),$
 # plugins are looked for: `make install PREFIX=/usr` behind `make` is to install what is there. Nor -g: script/test
 # builds with less of it, and what script/server has built will do.
 FLAGS     := $(BUILD)/flags
-FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=% -g%,$(CPPFLAGS) $(CFLAGS) $(TEST_OPT) $(LDFLAGS)))
+FLAGS_NOW := $(strip $(CC) $(filter-out -DLATERD_LIBDIR=% -g%,$(CPPFLAGS) $(CFLAGS) $(TEST_OPT) $(LDFLAGS) $(LTO)))
 ifneq ($(strip $(file <$(FLAGS))),$(FLAGS_NOW))
 .PHONY: flags-differ
 $(FLAGS): flags-differ
@@ -138,10 +146,18 @@ $(BUILD)/%.o: %.c Makefile $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+$(BUILD)/lto/%.o: %.c Makefile $(FLAGS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LTO) -MMD -MP -c -o $@ $<
+
 # llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
 $(BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) -w -c -o $@ $<
+
+$(BUILD)/lto/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) -fPIE $(LTO) -w -c -o $@ $<
 
 # A test takes what it needs of the archive, which holds names of objects only. What a test has inside
 # besides comes before it: then the archive's is not taken.

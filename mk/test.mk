@@ -44,7 +44,7 @@ run: all ## a server on 127.0.0.1:9277 with its data in ./data
 
 COVER := $(BUILD)/cover
 cover: ## line and branch coverage of the unit tests, as text and HTML
-	$(MAKE) BUILD=$(COVER) OPT='-O0 -g --coverage' TEST_OPT= HARDEN= LDFLAGS=--coverage unit-run
+	$(MAKE) BUILD=$(COVER) OPT='-O0 -g --coverage' TEST_OPT= HARDEN= LDFLAGS=--coverage LTO= unit-run
 	gcovr --root . --object-directory $(COVER) --exclude-throw-branches \
 	    --exclude-unreachable-branches --filter src/base --filter src/core --filter src/proto \
 	    --filter src/store --filter src/server --filter src/engine $(COVER) \
