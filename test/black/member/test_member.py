@@ -19,7 +19,7 @@ from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
 from silent import SilentBroker
-from wire import Client, Closed
+from wire import Client, Closed, Wire, request_bytes
 
 TIMEOUT_S = 2
 
@@ -485,6 +485,7 @@ def finds_who_leads(command, port, leader):
             except (Closed, OSError):
                 return 0
         until(lambda: all(push(0) in (200, 201) for _ in range(4)), 5)
+        forgets_a_poll_whose_client_goes(port, leader)
         for number in range(1, 21):
             assert push(number) == 201
         leader.signal(signal.SIGTERM)
@@ -495,6 +496,19 @@ def finds_who_leads(command, port, leader):
     finally:
         balancer.terminate()
         balancer.wait()
+
+
+def forgets_a_poll_whose_client_goes(port, leader):
+    """Else the next job would be given to nobody, and wait for the end of its ttr."""
+    with Client(leader.port) as client:
+        def waiters():
+            return client.get("/v1/topics/polled").json().get("waiters", 0)
+        wire = Wire(port)
+        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["polled"],"wait":"60s"}',
+                                {"Content-Type": "application/json"}))
+        until(lambda: waiters() == 1, 5)
+        wire.close()
+        until(lambda: waiters() == 0, 5)
 
 
 @pytest.mark.skipif(not program("nginx"), reason="nginx is not installed")
