@@ -458,6 +458,26 @@ def test_without_an_election_all_on_a_redis_are_active(laterd):
                 assert "active for " in done.stdout and "all daemons on this Redis serve" in done.stdout
 
 
+def test_who_leads_reads_a_password_that_was_replaced(member, tmp_path):
+    """A renewal over a new connection needs it: without it the term ends."""
+    with RedisService() as redis:
+        def write(password):
+            (tmp_path / "new").write_text(f"redis://:{password}@127.0.0.1:{redis.port}\n", encoding="utf-8")
+            os.rename(tmp_path / "new", tmp_path / "url")
+        redis.call("CONFIG", "SET", "requirepass", "0ld")
+        redis.password = "0ld"
+        write("0ld")
+        laterd = member({"member": {"url": f"file:{tmp_path}/url", "timeout": f"{TIMEOUT_S}s"}})
+        laterd.start()
+        until(lambda: serves(laterd), 3 * TIMEOUT_S)
+        write("n3w")
+        redis.call("CONFIG", "SET", "requirepass", "n3w")
+        redis.password = "n3w"
+        redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(2 * TIMEOUT_S)  # a term that is not renewed is over then
+        assert serves(laterd) and not laterd.events("leads_no_longer")
+
+
 # ---- behind a balancer ----
 
 
