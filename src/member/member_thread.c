@@ -24,7 +24,8 @@ struct member_thread {
     struct member member; /* first, so that the verbs find the rest */
     struct member_thread_options options;
     struct member_options copied;
-    char url[TEXT_MAX], url_text[TEXT_MAX], ca[TEXT_MAX], name[MEMBER_NAME_MAX], advertise[MEMBER_URL_MAX];
+    char url[TEXT_MAX], url_text[TEXT_MAX], ca[TEXT_MAX], name[MEMBER_NAME_MAX],
+        advertise[MEMBER_URL_MAX];
     pthread_t thread;
     int event_fd;
     _Atomic uint64_t led_epoch; /* 0: we do not lead */

@@ -305,16 +305,16 @@ static int run_export(struct import *import, const struct import_redis_options *
 static int run(struct cli *cli, int argc, char **argv)
 {
     enum { BUCKET_NAME = 256, QUEUE_NAME, KEY_PREFIX, PASSWORD_FILE };
-    static const struct option options[] = {{"dry-run", no_argument, NULL, 'n'},
-                                            {"map", required_argument, NULL, 'm'},
-                                            {"prefix", required_argument, NULL, 'p'},
-                                            {"layout", required_argument, NULL, 'l'},
-                                            {"bucket-name", required_argument, NULL, BUCKET_NAME},
-                                            {"queue-name", required_argument, NULL, QUEUE_NAME},
-                                            {"key-prefix", required_argument, NULL, KEY_PREFIX},
-                                            {"password-file", required_argument, NULL,
-                                             PASSWORD_FILE},
-                                            CLI_OPTIONS};
+    static const struct option options[] = {
+        {"dry-run", no_argument, NULL, 'n'},
+        {"map", required_argument, NULL, 'm'},
+        {"prefix", required_argument, NULL, 'p'},
+        {"layout", required_argument, NULL, 'l'},
+        {"bucket-name", required_argument, NULL, BUCKET_NAME},
+        {"queue-name", required_argument, NULL, QUEUE_NAME},
+        {"key-prefix", required_argument, NULL, KEY_PREFIX},
+        {"password-file", required_argument, NULL, PASSWORD_FILE},
+        CLI_OPTIONS};
     struct import import = {.cli = cli, .push.cli = cli};
     struct import_redis_options redis = {.url = NULL};
     const char *layout = NULL;

@@ -278,7 +278,8 @@ static void read_url(const struct import *import, struct redis_url *url)
                       "import reads one server: name the master itself, as redis://host:port/db");
 }
 
-/* As with a user of the server: the option counts before the URL, and that before the environment. */
+/* As with a user of the server: the option counts before the URL, and that before the environment.
+ */
 static void take_password(const struct import *import, struct redis_url *url)
 {
     static const char option[] = "--password-file", name[] = "LATER_REDIS_PASSWORD";

@@ -230,7 +230,7 @@ static enum err check_names(const struct directory *directory, bool unfinished,
 }
 
 static enum err read_names(struct disk *disk, bool unfinished, struct directory *out_directory,
-                               struct store_error *out_error)
+                           struct store_error *out_error)
 {
     struct directory directory = {0};
     enum err err = directory_manifest(disk, &directory, out_error);

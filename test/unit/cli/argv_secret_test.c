@@ -39,9 +39,15 @@ static void a_password_of_a_url_is_covered(void **state)
 static void a_url_without_a_password_stays(void **state)
 {
     static const char *const urls[] = {
-        "redis://host:6379/1",       "redis://user@host:6379/1", "redis://user:@host/1",
-        "unix:///run/a:b@c.socket",  "unix:/run/a:b@c.socket",   "http://127.0.0.1:9277",
-        "https://[::1]:9277/prefix", "host:9277",                "",
+        "redis://host:6379/1",
+        "redis://user@host:6379/1",
+        "redis://user:@host/1",
+        "unix:///run/a:b@c.socket",
+        "unix:/run/a:b@c.socket",
+        "http://127.0.0.1:9277",
+        "https://[::1]:9277/prefix",
+        "host:9277",
+        "",
     };
     (void)state;
     for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++)

@@ -168,11 +168,10 @@ static void each_place_of_a_broker_is_a_receiver(void **state)
                  "amqp:it//to?pic");
     expect_place((struct target){.type = TARGET_KAFKA, .kafka.topic = BYTES("orders")},
                  "kafka:it/orders");
-    expect_place((struct target){.type = TARGET_KAFKA,
-                                 .kafka = {.topic = BYTES("orders"),
-                                           .has_partition = true,
-                                           .partition = 7}},
-                 "kafka:it/orders/7");
+    expect_place(
+        (struct target){.type = TARGET_KAFKA,
+                        .kafka = {.topic = BYTES("orders"), .has_partition = true, .partition = 7}},
+        "kafka:it/orders/7");
     expect_place((struct target){.type = TARGET_NATS, .nats.subject = BYTES("a.{topic}.{key}.{to")},
                  "nats:it/a.to?pic.{key}.{to");
     expect_place((struct target){.type = TARGET_REDIS, .redis.key = BYTES("{topic}{topic}")},
