@@ -524,7 +524,7 @@ def forgets_a_poll_whose_client_goes(port, leader):
         def waiters():
             return client.get("/v1/topics/polled").json().get("waiters", 0)
         wire = Wire(port)
-        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["polled"],"wait":"60s"}',
+        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["polled"],"wait":"600s"}',
                                 {"Content-Type": "application/json"}))
         until(lambda: waiters() == 1, 5)
         wire.close()
