@@ -2,22 +2,18 @@
  * Entries of a shard are sorted by fingerprint, each at or behind its home place, with no gap
  * between the two. Homes are spread over all but the last places of the array, which take what
  * overflows: so nothing wraps around, and an array that has no room left at its end grows.
+ * far_index_image.c has the index as bytes.
  */
 #include "base/far_index.h"
 
 #include <string.h>
 
 #include "base/check.h"
-#include "base/codec.h"
+#include "base/far_index_parts.h"
 #include "base/mem.h"
 #include "base/prefetch.h"
 
 enum {
-    SHARD_BITS = 12,
-    SHARDS = 1 << SHARD_BITS,
-    PRINT_BITS = 24,
-    SLOT_BITS = 16,
-    OFFSET_BITS = 24,
     CAP_FIRST = 16,
     FREE_SHARE = 6, /* this fraction of a shard is free at least: runs would be long with less, and
                        a look-up reads all of a run in front of its entry */
@@ -25,7 +21,6 @@ enum {
     SORT_BITS_MAX = 18,
     GATHER_STEPS = 512, /* of SHARDS */
     LINE_GATHERED = 32, /* entries of a shard that are put into its array at once */
-    FILES_MAX = 65535,
     LINE_ENTRIES = 64 / sizeof(uint64_t),
     PAGE_ENTRIES = 4096 / sizeof(uint64_t),
     PAGED_CAP = PAGE_ENTRIES, /* arrays from this size on are whole pages: the heap would be
@@ -91,16 +86,20 @@ static void file_give(struct far_index *index, uint32_t slot)
     index->free_file = slot;
 }
 
+bool far_file_take(struct far_index *index, uint32_t slot)
+{
+    uint32_t number = index->files[slot].number;
+    if (file_find(index, number))
+        return false;
+    map_add(&index->by_number, hash_number(number), slot);
+    return true;
+}
+
 /* ---- entries ---- */
 
 static uint32_t print_of(uint64_t entry)
 {
     return (uint32_t)(entry >> (SLOT_BITS + OFFSET_BITS));
-}
-
-static uint32_t slot_of(uint64_t entry)
-{
-    return (uint32_t)(entry >> OFFSET_BITS) & FILES_MAX;
 }
 
 static uint64_t where_of(const struct far_index *index, uint64_t entry)
@@ -299,7 +298,7 @@ static void shrink(struct far_index *index, struct far_shard *shard, uint32_t ca
     settle(index, shard, used);
 }
 
-static void make_shards(struct far_index *index)
+void far_make_shards(struct far_index *index)
 {
     if (index->shards)
         return;
@@ -334,7 +333,7 @@ bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
     uint32_t slot = slot_for(index, where);
     if (!slot)
         return false;
-    make_shards(index);
+    far_make_shards(index);
     return add_to(index, shard_of(index, hash), entry_of(hash, slot, where));
 }
 
@@ -365,7 +364,7 @@ void far_index_gather(struct far_index *index, uint64_t entries)
 {
     CHECK(!index->gathered && index->count == 0);
     uint64_t mean = entries / SHARDS;
-    make_shards(index);
+    far_make_shards(index);
     index->gathered = mem_pages(sizeof(*index->gathered));
     /* Room for somewhat more than the mean; the few shards that get more are lengthened. */
     uint64_t cap = cap_for(mean + mean / 32 + 2 * LINE_GATHERED);
@@ -479,8 +478,8 @@ static uint32_t drop_equal(struct far_index *index, uint64_t *sorted, uint32_t c
     return kept;
 }
 
-static void place_sorted(struct far_index *index, struct far_shard *shard, const uint64_t *sorted,
-                         uint32_t count)
+void far_place_sorted(struct far_index *index, struct far_shard *shard, const uint64_t *sorted,
+                      uint32_t count)
 {
     if (is_full(shard, count))
         set_cap(index, shard, cap_for(count));
@@ -511,7 +510,7 @@ static void sort_shards(struct far_index *index, uint32_t first, uint32_t end)
             continue;
         if (sort_entries(shard->entries, count, starts, sorted))
             count = drop_equal(index, sorted, count);
-        place_sorted(index, shard, sorted, count);
+        far_place_sorted(index, shard, sorted, count);
     }
     mem_free(sorted);
     mem_free(starts);
@@ -530,129 +529,6 @@ bool far_index_gather_end(struct far_index *index, bool *out_more)
         index->gathered = NULL;
     }
     return index->count == gathered;
-}
-
-/* ---- images ---- */
-
-enum {
-    PART_SHARDS = SHARDS / FAR_IMAGE_PARTS,
-    COUNTS_BYTES = PART_SHARDS * sizeof(uint32_t),
-    FILE_BYTES = 8
-};
-
-static void add_u32(struct buf *out, uint32_t number)
-{
-    char room[sizeof(number)];
-    put_u32(room, number);
-    buf_add(out, room, sizeof(room));
-}
-
-void far_index_image_files(const struct far_index *index, struct buf *out)
-{
-    add_u32(out, index->file_count);
-    for (uint32_t slot = 1; slot <= index->file_count; slot++) {
-        add_u32(out, index->files[slot].number);
-        add_u32(out, index->files[slot].uses);
-    }
-}
-
-void far_index_image_part(const struct far_index *index, uint32_t part, struct buf *out)
-{
-    CHECK(part < FAR_IMAGE_PARTS && !index->gathered);
-    const struct far_shard *shards = index->shards ? &index->shards[part * PART_SHARDS] : NULL;
-    for (uint32_t i = 0; i < PART_SHARDS; i++)
-        add_u32(out, shards ? shards[i].count : 0);
-    for (uint32_t i = 0; shards && i < PART_SHARDS; i++) {
-        buf_reserve(out, shards[i].count * sizeof(uint64_t));
-        for (uint32_t at = 0; at < shards[i].cap; at++) {
-            if (!shards[i].entries[at])
-                continue;
-            put_u64(out->at + out->len, shards[i].entries[at]);
-            out->len += sizeof(uint64_t);
-        }
-    }
-}
-
-bool far_index_take_files(struct far_index *index, struct bytes image)
-{
-    CHECK(index->count == 0 && index->file_count == 0 && !index->shards);
-    uint32_t count = image.len >= sizeof(count) ? get_u32(image.at) : UINT32_MAX;
-    if (count > FILES_MAX || image.len != sizeof(count) + count * (size_t)FILE_BYTES)
-        return false;
-    make_shards(index);
-    index->file_count = count;
-    index->file_cap = count + 1;
-    index->files = mem_zalloc(index->file_cap * sizeof(*index->files));
-    index->bytes += index->file_cap * sizeof(*index->files);
-    for (uint32_t slot = count; slot > 0; slot--) {
-        const char *at = image.at + sizeof(count) + (slot - 1) * (size_t)FILE_BYTES;
-        struct far_file *file = &index->files[slot];
-        file->number = get_u32(at);
-        if (get_u32(at + 4) == 0) {
-            file->next_free = index->free_file;
-            index->free_file = slot;
-            continue;
-        }
-        if (file_find(index, file->number))
-            return false;
-        file->uses_left = get_u32(at + 4);
-        map_add(&index->by_number, hash_number(file->number), slot);
-    }
-    return true;
-}
-
-/* False: the entries are not in order, or one names a file that is not in the table. */
-static bool take_entries(struct far_index *index, struct far_shard *shard, const char *at,
-                         uint32_t count, uint64_t *room)
-{
-    for (uint32_t i = 0; i < count; i++, at += sizeof(uint64_t)) {
-        room[i] = get_u64(at);
-        uint32_t slot = slot_of(room[i]);
-        if ((i > 0 && room[i] <= room[i - 1]) || slot == 0 || slot > index->file_count ||
-            index->files[slot].uses_left == 0)
-            return false;
-        index->files[slot].uses_left--;
-        index->files[slot].uses++;
-    }
-    index->count += count;
-    set_cap(index, shard, cap_for(count));
-    place_sorted(index, shard, room, count);
-    return true;
-}
-
-bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
-{
-    CHECK(part < FAR_IMAGE_PARTS && index->shards);
-    uint64_t all = 0;
-    uint32_t most = 0;
-    bool good = image.len >= COUNTS_BYTES;
-    for (uint32_t i = 0; good && i < PART_SHARDS; i++) {
-        uint32_t count = get_u32(image.at + i * sizeof(count));
-        all += count;
-        most = count > most ? count : most;
-    }
-    if (!good || image.len - COUNTS_BYTES != all * sizeof(uint64_t))
-        return false;
-    uint64_t *room = mem_alloc((most + (size_t)1) * sizeof(*room));
-    const char *at = image.at + COUNTS_BYTES;
-    for (uint32_t i = 0; good && i < PART_SHARDS; i++) {
-        struct far_shard *shard = &index->shards[part * PART_SHARDS + i];
-        uint32_t count = get_u32(image.at + i * sizeof(count));
-        if (count == 0)
-            continue;
-        good = shard->count == 0 && take_entries(index, shard, at, count, room);
-        at += count * sizeof(uint64_t);
-    }
-    mem_free(room);
-    return good;
-}
-
-bool far_index_taken(const struct far_index *index)
-{
-    bool whole = !index->gathered;
-    for (uint32_t slot = 1; slot <= index->file_count; slot++)
-        whole = whole && index->files[slot].uses_left == 0;
-    return whole;
 }
 
 /* ---- few ---- */

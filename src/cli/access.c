@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/argv_secret.h"
 #include "cli/cli.h"
 
 enum { SECRET_MAX = 16 * 1024 /* bytes: a proxy takes no longer header */ };
@@ -31,8 +32,15 @@ void access_init(struct access *access)
 
 void access_fini(struct access *access)
 {
+    buf_fini(&access->server);
     buf_fini(&access->token);
     buf_fini(&access->user);
+}
+
+void access_server(struct access *access, char *url)
+{
+    argv_take_url(url, &access->server);
+    access->client.url = access->server.at;
 }
 
 void access_option(struct access *access, int option, const char *value)
@@ -68,8 +76,7 @@ static const char *use_secret(const struct cli *cli, const char *name, const cha
     return secret->at;
 }
 
-/* Of a variable of the environment; NULL: it is not set. */
-static const char *secret_variable(const struct cli *cli, const char *name, struct buf *out)
+const char *access_secret_variable(const struct cli *cli, const char *name, struct buf *out)
 {
     const char *value = variable(name);
     if (!value)
@@ -78,8 +85,7 @@ static const char *secret_variable(const struct cli *cli, const char *name, stru
     return use_secret(cli, name, NULL, out);
 }
 
-/* Of a file. */
-static const char *read_secret(const struct cli *cli, const char *option, const char *path,
+const char *access_secret_file(const struct cli *cli, const char *option, const char *path,
                                struct buf *out)
 {
     size_t len = 0;
@@ -127,12 +133,12 @@ void access_resolve(struct access *access, const struct cli *cli)
     if (access->token_file && access->user_file)
         cli_usage(cli, "--token-file or --user-file, not both");
     if (access->token_file)
-        client->token = read_secret(cli, "--token-file", access->token_file, &access->token);
+        client->token = access_secret_file(cli, "--token-file", access->token_file, &access->token);
     else if (access->user_file)
-        client->user = read_secret(cli, "--user-file", access->user_file, &access->user);
+        client->user = access_secret_file(cli, "--user-file", access->user_file, &access->user);
     else if (!url_has_user(client->url) &&
-             !(client->token = secret_variable(cli, "LATER_TOKEN", &access->token)))
-        client->user = secret_variable(cli, "LATER_USER", &access->user);
+             !(client->token = access_secret_variable(cli, "LATER_TOKEN", &access->token)))
+        client->user = access_secret_variable(cli, "LATER_USER", &access->user);
     client->cacert = client->cacert ? client->cacert : variable("LATER_CACERT");
     if (!client->cert) {
         client->cert = variable("LATER_CERT");

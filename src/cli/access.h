@@ -36,6 +36,7 @@ extern const char access_help[];
 struct access {
     struct client_options client;
     const char *token_file, *user_file; /* NULL: not given */
+    struct buf server;                  /* the URL that was given, NUL-terminated */
     struct buf token, user;             /* as they are used, NUL-terminated */
     bool warned; /* of --insecure, by the other connection of the same command */
 };
@@ -44,8 +45,19 @@ struct access {
 void access_init(struct access *access);
 void access_fini(struct access *access);
 
+/* The URL of --server, of which the password is covered in the command line. */
+void access_server(struct access *access, char *url);
+
 /* One of ACCESS_…; others are left alone. */
 void access_option(struct access *access, int option, const char *value);
+
+/*
+ * A secret, one line of text, from a variable of the environment (NULL: it is not set), or from the
+ * file that an option names. It lies in `out`, NUL-terminated. Bad usage ends the program.
+ */
+const char *access_secret_variable(const struct cli *cli, const char *name, struct buf *out);
+const char *access_secret_file(const struct cli *cli, const char *option, const char *path,
+                               struct buf *out);
 
 /* Reads files and environment, once before the first call. Bad usage ends the program. */
 void access_resolve(struct access *access, const struct cli *cli);

@@ -101,7 +101,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         int option = getopt_long(argc, argv, shorts, options, NULL);
         note_given(cli, option);
         switch (option) {
-        case 's': cli->access.client.url = optarg; break;
+        case 's': access_server(&cli->access, optarg); break;
         case 'j': cli->json = true; break;
         case 't': take_timeout(cli, optarg); break;
         case 'h':

@@ -124,8 +124,8 @@ json_t *cli_string(const struct cli *cli, const char *option, const char *text);
 
 /* A retry schedule: the name of one, an object of JSON, or waits such as 0,2m,10m. */
 json_t *cli_retry(const struct cli *cli, const char *text);
-/* "Name: value" into an object of headers. */
-void cli_header(const struct cli *cli, json_t *headers, const char *text);
+/* "Name: value" of the command line into an object of headers; there the value is covered then. */
+void cli_header(const struct cli *cli, json_t *headers, char *text);
 
 /* "later CMD: …" on standard error. */
 void cli_message(const struct cli *cli, const char *format, ...)

@@ -48,17 +48,31 @@ static struct store_options options_of(struct disk *disk, int64_t now_us)
     };
 }
 
-/* Renames a manifest, durably; without `to` it is removed. */
-static enum err move_manifest(struct salvage_target *target, const char *from, const char *to)
+/* Durably. */
+static enum err rename_manifest(struct salvage_target *target, const char *from, const char *to)
 {
-    struct disk_op op = {.verb = to ? DISK_RENAME : DISK_REMOVE,
-                         .lane = LANE_BACKGROUND,
-                         .data = to,
-                         .len = to ? strlen(to) : 0};
+    struct disk_op op = {
+        .verb = DISK_RENAME, .lane = LANE_BACKGROUND, .data = to, .len = strlen(to)};
     memcpy(op.name, from, strlen(from) + 1);
     target->disk->verbs->run(target->disk, &op);
     if (op.err)
         failed(&target->callbacks, op.sys_errno);
+    return op.err;
+}
+
+/* From now on the directory is none that opens: also while it has a manifest and no job yet. */
+static enum err write_mark(struct salvage_target *target, struct store_error *out_error)
+{
+    static const char text[] = "later salvage has not completed this store\n";
+    struct disk_op op = {.verb = DISK_REPLACE,
+                         .lane = LANE_BACKGROUND,
+                         .name = MANIFEST_UNFINISHED_NAME,
+                         .data = text,
+                         .len = sizeof(text) - 1};
+    target->disk->verbs->run(target->disk, &op);
+    if (op.err)
+        store_error_set(out_error, MANIFEST_UNFINISHED_NAME, 0, "it cannot be written: %s",
+                        strerror(op.sys_errno));
     return op.err;
 }
 
@@ -75,12 +89,12 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
     target->callbacks.failed = failed;
     struct store_options options = options_of(start->disk, start->now_us);
     options.boot_first = start->boot;
-    enum err err = store_open(&options, &target->callbacks, &target->store, out_error);
-    if (err && err != ERR_LOCKED)
-        (void)move_manifest(target, MANIFEST_NAME, NULL); /* if it was made: `err` is reported */
-    if (!err && move_manifest(target, MANIFEST_NAME, SALVAGE_UNFINISHED)) {
+    options.unfinished = true;
+    enum err err = write_mark(target, out_error);
+    if (!err)
+        err = store_open(&options, &target->callbacks, &target->store, out_error);
+    if (!err && rename_manifest(target, MANIFEST_NAME, MANIFEST_UNFINISHED_NAME)) {
         store_error_set(out_error, MANIFEST_NAME, 0, "it cannot be renamed");
-        (void)move_manifest(target, MANIFEST_NAME, NULL); /* else an empty store would be left */
         salvage_target_abandon(target);
         err = ERR_IO;
     }
@@ -161,11 +175,12 @@ enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
                    target->seq_first); /* earlier the next sync would be waited for */
     store_close(target->store);
     target->store = NULL;
-    if (target->failed || move_manifest(target, SALVAGE_UNFINISHED, MANIFEST_NAME))
+    if (target->failed || rename_manifest(target, MANIFEST_UNFINISHED_NAME, MANIFEST_NAME))
         return ERR_STORE_FAILED;
     enum err err = store_verify(target->disk, watcher, &counts);
     if (err || counts.bad || counts.live_jobs != jobs) {
-        (void)move_manifest(target, MANIFEST_NAME, SALVAGE_UNFINISHED); /* as above */
+        /* It is reported either way. */
+        (void)rename_manifest(target, MANIFEST_NAME, MANIFEST_UNFINISHED_NAME);
         return ERR_CORRUPT;
     }
     bool all = target->history_logged == target->history_given && stats.history_lost == 0;

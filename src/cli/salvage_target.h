@@ -1,15 +1,14 @@
 /*
  * A new store that is only written, for later salvage: made in an empty directory, filled, closed,
- * and read again. Until it is closed its manifest has a name of its own, so that laterd refuses to
- * start on what a salvage has left that was interrupted: it would serve a part of the jobs.
+ * and read again. Until it is closed the directory has a MANIFEST_UNFINISHED_NAME: first a mark
+ * that is written before anything else, then the manifest, by that name. So laterd refuses to start
+ * on what a salvage has left that was interrupted: it would serve a part of the jobs, or none.
  */
 #ifndef LATERD_CLI_SALVAGE_TARGET_H
 #define LATERD_CLI_SALVAGE_TARGET_H
 
 #include "store/store.h"
 #include "store/verify.h"
-
-#define SALVAGE_UNFINISHED "MANIFEST.unfinished"
 
 struct salvage_target {
     struct disk *disk;

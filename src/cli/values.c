@@ -2,6 +2,7 @@
 #include <ctype.h>
 
 #include "base/check.h"
+#include "cli/argv_secret.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "core/job.h"
@@ -129,7 +130,7 @@ json_t *cli_retry(const struct cli *cli, const char *text)
     return name ? cli_string(cli, "--retry", text) : waits_of(cli, text);
 }
 
-void cli_header(const struct cli *cli, json_t *headers, const char *text)
+void cli_header(const struct cli *cli, json_t *headers, char *text)
 {
     size_t len = strcspn(text, ":");
     if (len == 0 || text[len] == '\0')
@@ -141,4 +142,5 @@ void cli_header(const struct cli *cli, json_t *headers, const char *text)
     if (json_object_set_new(headers, name.at, cli_string(cli, "--header", value)) != 0)
         cli_bad_value(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
+    argv_cover_header(text);
 }

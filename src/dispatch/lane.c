@@ -151,12 +151,13 @@ static struct origin *take_origin(struct pump *pump, uint32_t most, uint32_t rat
     return origin;
 }
 
-struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url)
+struct origin *origin_of(struct lane *lane, const struct target *target, struct bytes url)
 {
+    struct pump *pump = lane->pump;
     const struct pump_options *options = &pump->options;
     bool http = target->type == TARGET_HTTP;
     pump->text.len = 0;
-    if ((http && !url.len) || !origin_name(target, url, &pump->text))
+    if ((http && !url.len) || !origin_name(target, lane_name(lane), url, &pump->text))
         return NULL;
     if (!http)
         return take_origin(pump, options->concurrency, 0, 0);
@@ -432,7 +433,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     lane->sink = sink_of(pump, &settings->target);
     bool http = settings->target.type == TARGET_HTTP;
     lane->origin =
-        origin_of(pump, &settings->target, http ? settings->target.http.url : (struct bytes){0});
+        origin_of(lane, &settings->target, http ? settings->target.http.url : (struct bytes){0});
     bucket_limit(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
                  pump_now(pump));
     lane->window = 1;

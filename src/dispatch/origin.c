@@ -97,13 +97,63 @@ static bool http_name(const struct target *target, struct bytes url, struct buf 
     return true;
 }
 
-bool origin_name(const struct target *target, struct bytes url, struct buf *out_name)
+/* The name gets into the log, between quotation marks. */
+static void add_safe(struct buf *out, struct bytes text)
 {
-    if (target->type == TARGET_HTTP)
-        return http_name(target, url, out_name);
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        buf_add_char(out, (unsigned char)c < ' ' || c == '"' || c == '\\' ? '?' : c);
+    }
+}
+
+/* With {topic} filled in. */
+static void add_place(struct buf *out, struct bytes place, struct bytes topic)
+{
+    static const char word[] = "{topic}";
+    size_t from = 0, at = 0, len = sizeof(word) - 1;
+    while (at < place.len) {
+        bool fill = at + len <= place.len && memcmp(place.at + at, word, len) == 0;
+        if (fill) {
+            add_safe(out, bytes_of(place.at + from, at - from));
+            add_safe(out, topic);
+            from = at + len;
+        }
+        at += fill ? len : 1;
+    }
+    add_safe(out, bytes_of(place.at + from, at - from));
+}
+
+static void broker_name(const struct target *target, struct bytes topic, struct buf *out_name)
+{
     buf_add_str(out_name, target_type_name(target->type));
     buf_add_char(out_name, ':');
     buf_add_bytes(out_name, target->broker);
+    buf_add_char(out_name, '/');
+    switch (target->type) {
+    case TARGET_AMQP:
+        add_place(out_name, target->amqp.exchange, topic);
+        buf_add_char(out_name, '/');
+        add_place(out_name, target->amqp.routing_key, topic);
+        break;
+    case TARGET_KAFKA:
+        add_place(out_name, target->kafka.topic, topic);
+        if (target->kafka.has_partition)
+            buf_addf(out_name, "/%d", (int)target->kafka.partition);
+        break;
+    case TARGET_NATS: add_place(out_name, target->nats.subject, topic); break;
+    case TARGET_REDIS: add_place(out_name, target->redis.key, topic); break;
+    case TARGET_NONE:
+    case TARGET_HTTP:
+    case TARGET_TYPES: break;
+    }
+}
+
+bool origin_name(const struct target *target, struct bytes topic, struct bytes url,
+                 struct buf *out_name)
+{
+    if (target->type == TARGET_HTTP)
+        return http_name(target, url, out_name);
+    broker_name(target, topic, out_name);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /*
- * Receivers: a scheme, host and port, a Unix socket, or a broker. Limits by receiver are kept here:
+ * Receivers: a scheme, host and port, a Unix socket, or a place of a broker: an exchange with its
+ * routing key, a topic, a subject, a key. Limits by receiver are kept here:
  * the number of deliveries under way, the circuit breaker, the pause that the receiver asked for,
  * and the rate. The same is kept for each key of a topic that has limits by key.
  *
@@ -51,8 +52,14 @@ struct origins {
 void origins_init(struct origins *origins, uint64_t hash_key);
 void origins_fini(struct origins *origins);
 
-/* Appends the name of the receiver of a target and (for HTTP) a URL. False: the URL has no host. */
-bool origin_name(const struct target *target, struct bytes url, struct buf *out_name);
+/*
+ * Appends the name of the receiver of a topic's target and (for HTTP) a URL. False: the URL has no
+ * host. Each place of a broker has a name, so that one that takes nothing (a stream without a
+ * leader, a queue without a majority) opens a breaker of its own; places that only differ by the
+ * jobs' keys have one name.
+ */
+bool origin_name(const struct target *target, struct bytes topic, struct bytes url,
+                 struct buf *out_name);
 
 /* The origin of this name, with one user more. A new one has `most` = 0. O(1). */
 struct origin *origins_take(struct origins *origins, struct bytes name);

@@ -152,7 +152,7 @@ void lane_free(struct lane *lane);
 void lanes_submit_pauses(struct pump *pump);
 /* The receiver may have credit: queues the next lane that waits for it. */
 void origin_wake(struct pump *pump, struct origin *origin);
-struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url);
+struct origin *origin_of(struct lane *lane, const struct target *target, struct bytes url);
 /* The limits of the lane's jobs with this key; NULL: there are none. */
 struct origin *origin_of_key(struct lane *lane, struct bytes key);
 /* One user of the origin less; NULL does nothing. */

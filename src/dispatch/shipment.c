@@ -628,7 +628,7 @@ void shipment_arrive(struct lane *lane, const struct job_view *view)
         memset(&properties, 0, sizeof(properties));
     struct shipment *shipment = copy(lane, view, &properties);
     const struct target *target = shipment->delivery.target;
-    shipment->origin = origin_of(pump, target, shipment->delivery.url);
+    shipment->origin = origin_of(lane, target, shipment->delivery.url);
     if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
         refuse(shipment, BYTES("the job has a URL of its own, and push.job_targets is off"));
         return;

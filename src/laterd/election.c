@@ -68,6 +68,7 @@ static struct member_options options_of(const struct election *election,
 {
     return (struct member_options){
         .url = election->url,
+        .url_text = config->member_url,
         .ca = config->member_ca,
         .name = config->member_name,
         .advertise = election->advertise,
@@ -75,7 +76,7 @@ static struct member_options options_of(const struct election *election,
     };
 }
 
-/* $NAME and file:PATH are read once, at the start. */
+/* Of $NAME and file:PATH; the member reads them again for the password of a later connection. */
 static int read_url(const struct config *config, struct election *election)
 {
     struct buf text = {0};

@@ -24,7 +24,8 @@ struct member_thread {
     struct member member; /* first, so that the verbs find the rest */
     struct member_thread_options options;
     struct member_options copied;
-    char url[TEXT_MAX], ca[TEXT_MAX], name[MEMBER_NAME_MAX], advertise[MEMBER_URL_MAX];
+    char url[TEXT_MAX], url_text[TEXT_MAX], ca[TEXT_MAX], name[MEMBER_NAME_MAX],
+        advertise[MEMBER_URL_MAX];
     pthread_t thread;
     int event_fd;
     _Atomic uint64_t led_epoch; /* 0: we do not lead */
@@ -159,11 +160,13 @@ static void copy_options(struct member_thread *thread)
 {
     const struct member_options *from = thread->options.member;
     (void)snprintf(thread->url, sizeof(thread->url), "%s", from->url);
+    (void)snprintf(thread->url_text, sizeof(thread->url_text), "%s", from->url_text);
     (void)snprintf(thread->ca, sizeof(thread->ca), "%s", from->ca);
     (void)snprintf(thread->name, sizeof(thread->name), "%s", from->name);
     (void)snprintf(thread->advertise, sizeof(thread->advertise), "%s", from->advertise);
     thread->copied = *from;
     thread->copied.url = thread->url;
+    thread->copied.url_text = thread->url_text;
     thread->copied.ca = thread->ca;
     thread->copied.name = thread->name;
     thread->copied.advertise = thread->advertise;

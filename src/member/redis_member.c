@@ -18,6 +18,7 @@
 #include "member/member_thread.h"
 #include "os/loop.h"
 #include "os/tls.h"
+#include "sink/reference.h"
 
 enum { CLOSE_US = 900 * 1000, TIMEOUT_MIN_US = 300 * 1000, FIELDS = 5 };
 
@@ -28,7 +29,7 @@ struct redis_claim {
     struct clock clock;
     struct os_loop *loop;
     struct tls *tls;                     /* NULL: none */
-    struct topology_callbacks callbacks; /* none: each request looks up its node */
+    struct topology_callbacks callbacks; /* lost() only: each request looks up its node */
     struct topology topology;
     struct link_call call; /* the request under way, if claim::pending */
     struct node *node;     /* that it was sent to */
@@ -155,6 +156,44 @@ static void add_request(const struct redis_claim *redis, const struct claim_requ
     resp_add_str(out, request->to.url);
 }
 
+/* Without a password in the URL it is the environment's. */
+static void take_password(struct redis_url *url)
+{
+    const char *password = getenv("LATERD_REDIS_PASSWORD");
+    if (password && !url->password[0])
+        (void)snprintf(url->password, sizeof(url->password), "%s", password);
+}
+
+/* When a connection is lost, and while there is none: a password that was replaced in the file of
+ * the URL is used by the next one, because all connections have a pointer to ours. The rest of the
+ * URL is as it was at the start. */
+static void find_user(struct redis_claim *redis)
+{
+    const char *text = member_thread_options(redis->thread)->url_text;
+    struct redis_url now;
+    struct redis_error error = {.text = ""};
+    struct buf plain = {0};
+    if (!reference_is(text))
+        return;
+    enum err err = reference_read(text, &plain, error.text, sizeof(error.text));
+    if (!err)
+        err = redis_url_read(bytes_str(plain.at), &now, &error);
+    buf_fini(&plain);
+    if (err) { /* it may be there at the next look */
+        set_why(redis, "member.url: ", error.text);
+        return;
+    }
+    take_password(&now);
+    memcpy(redis->url.user, now.user, sizeof(now.user));
+    memcpy(redis->url.password, now.password, sizeof(now.password));
+}
+
+static void node_lost(struct topology_callbacks *callbacks, struct node *node)
+{
+    (void)node;
+    find_user(LIST_ENTRY(callbacks, struct redis_claim, callbacks));
+}
+
 static void ask(struct redis_claim *redis)
 {
     struct node *node = topology_node(&redis->topology, topology_slot(bytes_str(redis->key)));
@@ -164,6 +203,7 @@ static void ask(struct redis_claim *redis)
         redis->connected = false;
         set_why(redis, link ? "Redis is away: " : "Redis is not connected yet",
                 link ? link->error : "");
+        find_user(redis);
         claim_unanswered(&redis->claim, member_now_us());
         return;
     }
@@ -254,14 +294,12 @@ static void ended(void *user)
 static enum err read_options(const struct member_options *options, struct redis_claim *redis,
                              struct member_error *out_error)
 {
-    const char *password = getenv("LATERD_REDIS_PASSWORD");
     struct redis_error error = {.text = ""};
     enum err err = redis_url_read(bytes_str(options->url), &redis->url, &error);
     (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s", error.text);
     if (err)
         return err;
-    if (password && !redis->url.password[0])
-        (void)snprintf(redis->url.password, sizeof(redis->url.password), "%s", password);
+    take_password(&redis->url);
     (void)snprintf(redis->key, sizeof(redis->key), "laterd:member:%s", options->name);
     claim_init(&redis->claim, options, member_now_us());
     return OK;
@@ -290,6 +328,7 @@ static enum err open_member(const struct member_options *options, struct member 
 {
     struct redis_claim *redis = mem_zalloc(sizeof(*redis));
     redis->call.done = answered;
+    redis->callbacks.lost = node_lost;
     redis->clock.now_us = loop_now_us;
     enum err err = read_options(options, redis, out_error);
     if (!err)

@@ -84,9 +84,11 @@ struct member_verbs {
 
 /* Strings are borrowed for as long as the member is open. */
 struct member_options {
-    const char *url;       /* where the coordination service is; may hold a password */
-    const char *ca;        /* over TLS: the file of the authorities; "": those of the system */
-    const char *name;      /* of the election: all laterds with this name take part in it */
+    const char *url;      /* where the coordination service is; may hold a password */
+    const char *url_text; /* as configured: may be a reference (sink/reference.h) to that URL, which
+                             is read again for the user and password of each connection */
+    const char *ca;       /* over TLS: the file of the authorities; "": those of the system */
+    const char *name;     /* of the election: all laterds with this name take part in it */
     const char *advertise; /* the URL where clients reach us: member_view::leader of the others */
     int64_t timeout_us;    /* of the session, 1 s … 60 s */
     uint64_t instance;     /* random: identifies this process in the election */
@@ -98,7 +100,7 @@ struct member_error {
 };
 
 /* Defined by a plugin (laterd-zookeeper.so, laterd-member-mysql.so), or built into member/. */
-enum { MEMBER_PLUGIN_ABI = 3 };
+enum { MEMBER_PLUGIN_ABI = 4 };
 #define MEMBER_PLUGIN_SYMBOL "laterd_member_plugin"
 
 struct member_plugin {

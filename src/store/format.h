@@ -25,8 +25,9 @@ enum {
     MANIFEST_BYTES = 2 * BLOCK   /* two slots */
 };
 
-#define MANIFEST_NAME "MANIFEST"
-#define SEGMENT_NAME  "wal-%08x"
+#define MANIFEST_NAME            "MANIFEST"
+#define MANIFEST_UNFINISHED_NAME "MANIFEST.unfinished" /* of a store that is no whole one yet */
+#define SEGMENT_NAME             "wal-%08x"
 
 /*
  * A consumer may have seen a server-made number before its batch was durable; such a number must

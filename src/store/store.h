@@ -67,6 +67,7 @@ struct store_options {
     uint64_t zeros_bytes;
     bool never_reuses; /* the file of a segment that has left the log is removed */
     bool never_cleans; /* never free a segment: for callers that cannot relocate */
+    bool unfinished;   /* opens though a salvage into the directory is not complete: it is ours */
 };
 
 /*

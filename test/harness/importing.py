@@ -1,5 +1,6 @@
 """`later import` against a laterd of the test's own."""
 
+import os
 import socket
 import subprocess
 import time
@@ -10,10 +11,11 @@ from process import LATER
 
 def importer_of(laterd, *what):
     """A function that runs `later import WHAT WORDS` into a new laterd, which is its .server: another may be put there."""
-    def run(*words):
+    def run(*words, env=()):
         return subprocess.run([LATER, "import", *what, *map(str, words),
                                "--server", f"http://127.0.0.1:{run.server.port}"],
-                              capture_output=True, text=True, timeout=100, check=False)
+                              capture_output=True, text=True, timeout=100, check=False,
+                              env=dict(os.environ, **dict(env)))
     run.server = laterd()
     return run
 

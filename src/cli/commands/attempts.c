@@ -143,7 +143,7 @@ const struct command command_replay = {
             "                     milliseconds\n"
             "      --to TIME      it was before then\n"
             "  -n, --max N        at most N (the server's limits.batch_jobs)\n"
-            "\nWithout any, all buried jobs. Exit 1 if none matches.\n"
+            "\nWithout --code and times any buried jobs, N at most. Exit 1 if none matches.\n"
             "\nExample:\n"
             "  later replay hooks --code 503 --since 1h\n",
     .run = replay_run,

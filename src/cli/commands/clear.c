@@ -189,7 +189,7 @@ static int run_delete_topic(struct cli *cli, int argc, char **argv)
 const struct command command_delete_topic = {
     .name = "delete-topic",
     .synopsis = "[--yes] TOPIC",
-    .summary = "Delete a topic with all its jobs, its counts and its pause",
+    .summary = "Delete a topic with its jobs, settings, counts and pause",
     .help =
         "  -y, --yes    do not ask; needed where nobody can be asked\n"
         "\nExit 1 if there is no such topic; 3 if it stays, because a consumer waits on it or a\n"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/argv_secret.h"
 #include "cli/import/log.h"
 #include "cli/import/ndjson.h"
 #include "cli/import/push.h"
@@ -232,8 +233,9 @@ static void check_prefix(const struct cli *cli, const char *prefix)
 }
 
 /* The words that only one kind of source knows must not be given to the other. */
-static int run_redis(struct import *import, struct import_redis_options *options, const char *url)
+static int run_redis(struct import *import, struct import_redis_options *options, char *url)
 {
+    struct buf copy = {0};
     static const struct redis_names usual = {
         .bucket = "dq_bucket_%d", .queue = "dq_queue_%s", .prefix = "io.sdmq"};
     struct redis_names *names = &options->names;
@@ -243,20 +245,29 @@ static int run_redis(struct import *import, struct import_redis_options *options
     if (!redis_names_good(names))
         cli_bad_value(import->cli, "--bucket-name must have one %%d, --queue-name one %%s, and "
                                    "--key-prefix some letters");
-    options->url = url;
+    argv_take_url(url, &copy);
+    options->url = copy.at;
     options->prefix = import->prefix;
     options->dry_run = import->dry_run;
-    return import_redis(&import->push, options);
+    int code = import_redis(&import->push, options);
+    buf_fini(&copy);
+    return code;
+}
+
+/* Is one of the options given that only Redis has? */
+static bool is_for_redis(const struct import_redis_options *redis, const char *layout)
+{
+    const struct redis_names *names = &redis->names;
+    return layout || names->bucket || names->queue || names->prefix || redis->password_file;
 }
 
 static int run_source(struct import *import, struct import_redis_options *redis, const char *layout,
                       char **words)
 {
     struct cli *cli = import->cli;
-    bool names = redis->names.bucket || redis->names.queue || redis->names.prefix;
     if (strcmp(words[0], "beanstalkd") == 0) {
-        if (layout || names)
-            cli_usage(cli, "a beanstalkd has no layout and no names of keys");
+        if (is_for_redis(redis, layout))
+            cli_usage(cli, "a beanstalkd has no layout, no names of keys and no password");
         return import_beanstalkd(import, words[1]);
     }
     if (strcmp(words[0], "redis") != 0)
@@ -282,8 +293,8 @@ static int run_export(struct import *import, const struct import_redis_options *
     struct cli *cli = import->cli;
     struct import_ndjson_options options = {
         .path = path ? path : "-", .prefix = import->prefix, .dry_run = import->dry_run};
-    if (layout || redis->names.bucket || redis->names.queue || redis->names.prefix)
-        cli_usage(cli, "an export has no layout and no names of keys");
+    if (is_for_redis(redis, layout))
+        cli_usage(cli, "an export has no layout, no names of keys and no password");
     if (strcmp(options.path, "-") == 0 && isatty(STDIN_FILENO))
         cli_usage(cli,
                   "what is to be imported: beanstalkd DIR, redis URL, FILE of an export, or an "
@@ -293,15 +304,17 @@ static int run_export(struct import *import, const struct import_redis_options *
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    enum { BUCKET_NAME = 256, QUEUE_NAME, KEY_PREFIX };
-    static const struct option options[] = {{"dry-run", no_argument, NULL, 'n'},
-                                            {"map", required_argument, NULL, 'm'},
-                                            {"prefix", required_argument, NULL, 'p'},
-                                            {"layout", required_argument, NULL, 'l'},
-                                            {"bucket-name", required_argument, NULL, BUCKET_NAME},
-                                            {"queue-name", required_argument, NULL, QUEUE_NAME},
-                                            {"key-prefix", required_argument, NULL, KEY_PREFIX},
-                                            CLI_OPTIONS};
+    enum { BUCKET_NAME = 256, QUEUE_NAME, KEY_PREFIX, PASSWORD_FILE };
+    static const struct option options[] = {
+        {"dry-run", no_argument, NULL, 'n'},
+        {"map", required_argument, NULL, 'm'},
+        {"prefix", required_argument, NULL, 'p'},
+        {"layout", required_argument, NULL, 'l'},
+        {"bucket-name", required_argument, NULL, BUCKET_NAME},
+        {"queue-name", required_argument, NULL, QUEUE_NAME},
+        {"key-prefix", required_argument, NULL, KEY_PREFIX},
+        {"password-file", required_argument, NULL, PASSWORD_FILE},
+        CLI_OPTIONS};
     struct import import = {.cli = cli, .push.cli = cli};
     struct import_redis_options redis = {.url = NULL};
     const char *layout = NULL;
@@ -317,6 +330,7 @@ static int run(struct cli *cli, int argc, char **argv)
         case BUCKET_NAME: redis.names.bucket = optarg; break;
         case QUEUE_NAME: redis.names.queue = optarg; break;
         case KEY_PREFIX: redis.names.prefix = optarg; break;
+        case PASSWORD_FILE: redis.password_file = optarg; break;
         default: break;
         }
     }
@@ -347,6 +361,8 @@ const struct command command_import = {
         "      --bucket-name P, --queue-name P\n"
         "                      delay-queue: as its configuration says (dq_bucket_%d, dq_queue_%s)\n"
         "      --key-prefix T  sdmq: as its configuration says (io.sdmq)\n"
+        "      --password-file F   redis: its password is the file's one line\n"
+        "                      (LATER_REDIS_PASSWORD)\n"
         "\nURL: redis://[user:password@]host[:port]/DB or unix:///path; delay-queue's usual\n"
         "database is 1. Jobs keep topic or tube, priority, due time, ttr, body, and whether they "
         "are\n"

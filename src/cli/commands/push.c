@@ -59,7 +59,7 @@ static void set(struct push *push, const char *key, json_t *value)
     json_object_set_new(push->fields, key, value);
 }
 
-static void add_header(struct push *push, const char *text)
+static void add_header(struct push *push, char *text)
 {
     json_t *headers = json_object_get(push->fields, "headers");
     if (!headers) {

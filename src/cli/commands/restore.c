@@ -202,7 +202,7 @@ const struct command command_restore = {
         "taken. DIR is made, or must be empty (lost+found may be there); it is copied, and BACKUP "
         "does\n"
         "not change.\n"
-        "\nThe new store's numbers go on far behind those of the backup, so that no server-made id "
+        "\nThe new store's numbers go on far above those of the backup, so that no server-made id "
         "and\n"
         "no lease of what happened since is given again. Jobs that were finished since come "
         "again.\n"

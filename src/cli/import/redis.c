@@ -278,6 +278,26 @@ static void read_url(const struct import *import, struct redis_url *url)
                       "import reads one server: name the master itself, as redis://host:port/db");
 }
 
+/* As with a user of the server: the option counts before the URL, and that before the environment.
+ */
+static void take_password(const struct import *import, struct redis_url *url)
+{
+    static const char option[] = "--password-file", name[] = "LATER_REDIS_PASSWORD";
+    const struct cli *cli = import->push->cli;
+    const char *path = import->options->password_file, *password = NULL;
+    struct buf room = {0};
+    if (path)
+        password = access_secret_file(cli, option, path, &room);
+    else if (!url->password[0])
+        password = access_secret_variable(cli, name, &room);
+    if (password && strlen(password) >= sizeof(url->password))
+        cli_bad_value(cli, "%s: a password has up to %d bytes", path ? option : name,
+                      REDIS_WORD_MAX - 1);
+    if (password)
+        memcpy(url->password, password, strlen(password) + 1);
+    buf_fini(&room);
+}
+
 int import_redis(struct import_push *push, const struct import_redis_options *options)
 {
     struct import import = {
@@ -293,6 +313,7 @@ int import_redis(struct import_push *push, const struct import_redis_options *op
     map_init(&import.by_name, has_name, &import.topics);
     push->place = "topic";
     read_url(&import, &url);
+    take_password(&import, &url);
     int code = options->dry_run ? EXIT_DONE : import_push_open(push);
     if (code == EXIT_DONE)
         code = import_push_close(push, run(&import, &url));

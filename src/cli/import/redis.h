@@ -10,7 +10,8 @@
 struct import_redis_options {
     struct redis_names names;
     const char *url;
-    const char *prefix; /* of new ids; NULL: ids stay what they are */
+    const char *password_file; /* NULL: the URL's password, or the environment's */
+    const char *prefix;        /* of new ids; NULL: ids stay what they are */
     bool dry_run;
 };
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "journal/schema.h"
 #include "journal/sql.h"
+#include "journal/url_find.h"
 #include "os/ca_file.h"
 
 enum {
@@ -55,8 +56,8 @@ static const struct meaning meanings[] = {
     {1180, LINK_AWAY, "COMMIT failed: look at the server's error log and disk"},
     {1181, LINK_AWAY, "ROLLBACK failed: look at the server's error log and disk"},
     {1044, LINK_REFUSED, "grant the user SELECT, INSERT and UPDATE on the database"},
-    {1045, LINK_REFUSED, "look at the user and password of journal.url"},
-    {1698, LINK_REFUSED, "look at the user and password of journal.url"},
+    {1045, LINK_REFUSED, "look at the user and password of journal.url, or at journal.password"},
+    {1698, LINK_REFUSED, "look at the user and password of journal.url, or at journal.password"},
     {1130, LINK_REFUSED, "let the user connect from this host"},
     {1046, LINK_REFUSED, "look at the database of journal.url"},
     {1049, LINK_REFUSED, "make the database, or look at journal.url"},
@@ -84,6 +85,7 @@ static const struct meaning meanings[] = {
     {CR_CONNECTION_ERROR, LINK_AWAY,
      "is MySQL running, and is the host or socket of journal.url right"},
     {CR_UNKNOWN_HOST, LINK_AWAY, "the host of journal.url has no address"},
+    {CR_UNKNOWN_ERROR, LINK_AWAY, "look at the files that journal.url and journal.password name"},
 };
 
 static const struct meaning *meaning_of(unsigned errnum)
@@ -222,6 +224,19 @@ static enum link_result set_session(struct link *link)
     return result;
 }
 
+/* False: the file of the URL or the password cannot be read now, or is wrong. */
+static bool find_user(struct link *link, const struct link_options *options,
+                      struct journal_url *out_url)
+{
+    char why[JOURNAL_FIND_WHY_MAX];
+    if (journal_url_find_user(options->url_text, options->password_text, &options->url, out_url,
+                              why) == OK)
+        return true;
+    link->errnum = CR_UNKNOWN_ERROR;
+    (void)snprintf(link->error, sizeof(link->error), "journal.%s", why);
+    return false;
+}
+
 static bool connect_now(struct link *link, const struct journal_url *url)
 {
     struct mysql_address address = {
@@ -237,15 +252,15 @@ static bool connect_now(struct link *link, const struct journal_url *url)
 
 enum link_result link_open(struct link *link, const struct link_options *options)
 {
-    const struct journal_url *url = &options->url;
+    struct journal_url url;
     CHECK(!link->open);
-    if (lacks_ca(link, options))
+    if (lacks_ca(link, options) || !find_user(link, options, &url))
         return LINK_AWAY;
     (void)mysql_init(&link->mysql); /* of given memory: it cannot fail */
     link->open = true;
     link->packet_max = 0;
     set_options(link, options);
-    if (!connect_now(link, url)) {
+    if (!connect_now(link, &url)) {
         enum link_result result = failed(link);
         link_close(link);
         return result == LINK_ROW ? LINK_AWAY : result;

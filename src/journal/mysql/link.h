@@ -20,7 +20,10 @@ enum link_result {
 };
 
 struct link_options {
-    struct journal_url url;
+    struct journal_url url; /* as it was at the start */
+    /* As configured: the user and password are read again at each connection. Borrowed for as long
+       as the process runs. */
+    const char *url_text, *password_text;
     char ca[JOURNAL_WORD_MAX]; /* file; empty: the system's */
     unsigned timeout_s;        /* 1 … 600, to connect; a statement may take twice as long */
 };

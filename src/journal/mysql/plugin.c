@@ -7,35 +7,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "journal/url_find.h"
 #include "os/ca_file.h"
-#include "sink/reference.h"
 
 /* Not for the loop's thread once turns run: it may read files. */
 static enum err read_options(const struct journal_options *options, struct link_options *out_link,
                              struct journal_error *out_error)
 {
-    struct buf text = {0};
-    char why[160] = "";
-    const char *wrong = why;
-    struct link_options link = {.timeout_s = (unsigned)((options->timeout_us + 999999) / 1000000)};
-    enum err err = reference_read(options->url, &text, why, sizeof(why));
-    if (!err)
-        err = journal_url_read(bytes_str(text.at), &link.url, &wrong);
+    struct link_options link = {.url_text = options->url,
+                                .password_text = options->password,
+                                .timeout_s = (unsigned)((options->timeout_us + 999999) / 1000000)};
+    char why[JOURNAL_FIND_WHY_MAX];
+    enum err err = journal_url_find(options->url, options->password, &link.url, why);
     if (err)
-        (void)snprintf(out_error->text, sizeof(out_error->text), "url: %s", wrong);
-    if (!err && options->password[0]) {
-        text.len = 0;
-        err = reference_read(options->password, &text, why, sizeof(why));
-        if (!err && text.len > JOURNAL_WORD_MAX) {
-            err = ERR_INVALID;
-            (void)snprintf(why, sizeof(why), "longer than %d bytes", JOURNAL_WORD_MAX - 1);
-        }
-        if (err)
-            (void)snprintf(out_error->text, sizeof(out_error->text), "password: %s", why);
-        else
-            (void)snprintf(link.url.password, sizeof(link.url.password), "%s", text.at);
-    }
-    buf_fini(&text);
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s", why);
     (void)snprintf(link.ca, sizeof(link.ca), "%s", options->ca);
     if (!err)
         *out_link = link;

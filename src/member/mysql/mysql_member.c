@@ -26,6 +26,7 @@
 #include "member/member_thread.h"
 #include "member/member_url.h"
 #include "os/ca_file.h"
+#include "sink/reference.h"
 
 enum { PORT = 3306, SQL_MAX = 2048, CONNECT_AGAIN_US = 200 * 1000, CLOSE_US = 900 * 1000 };
 
@@ -91,11 +92,43 @@ static bool lacks_ca(struct mysql_member *row)
     return true;
 }
 
+/* Without a password in the URL it is the environment's. */
+static void take_password(struct member_url *url)
+{
+    const char *password = getenv("LATERD_MEMBER_PASSWORD");
+    if (password && !url->password[0])
+        (void)snprintf(url->password, sizeof(url->password), "%s", password);
+}
+
+/* False: the URL is in a file that cannot be read now. A password that was replaced there is used
+ * from now on; all else of the URL is as it was at the start. */
+static bool find_user(struct mysql_member *row)
+{
+    const char *text = member_thread_options(row->thread)->url_text;
+    struct member_url now;
+    struct member_error error = {.text = ""};
+    struct buf plain = {0};
+    if (!reference_is(text))
+        return true;
+    enum err err = reference_read(text, &plain, error.text, sizeof(error.text));
+    if (!err)
+        err = member_url_read(plain.at, "mysql", PORT, &now, &error);
+    buf_fini(&plain);
+    if (err) {
+        (void)snprintf(row->why, sizeof(row->why), "member.url: %.200s", error.text);
+        return false;
+    }
+    take_password(&now);
+    memcpy(row->url.user, now.user, sizeof(now.user));
+    memcpy(row->url.password, now.password, sizeof(now.password));
+    return true;
+}
+
 static bool connect_now(struct mysql_member *row)
 {
     if (row->mysql)
         return true;
-    if (lacks_ca(row))
+    if (lacks_ca(row) || !find_user(row))
         return false;
     row->mysql = mysql_init(NULL);
     if (!row->mysql) {
@@ -329,7 +362,6 @@ static bool is_name(const char *text)
 static enum err read_options(const struct member_options *options, struct mysql_member *row,
                              struct member_error *out_error)
 {
-    const char *password = getenv("LATERD_MEMBER_PASSWORD");
     enum err err = member_url_read(options->url, "mysql", PORT, &row->url, out_error);
     if (err)
         return err;
@@ -348,8 +380,7 @@ static enum err read_options(const struct member_options *options, struct mysql_
         (void)snprintf(out_error->text, sizeof(out_error->text), "%s", wrong);
         return ERR_INVALID;
     }
-    if (password && !row->url.password[0])
-        (void)snprintf(row->url.password, sizeof(row->url.password), "%s", password);
+    take_password(&row->url);
     claim_init(&row->claim, options, member_now_us());
     return OK;
 }

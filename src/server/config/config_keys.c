@@ -196,7 +196,9 @@ const struct config_key config_keys[] = {
      "written to; behind it ?tls=on or ?tls=verify, ?socket=/path. $NAME is the environment's "
      "variable, file:/PATH the first line of a file. Empty: there is no journal."},
     {"journal", "password", KIND_SECRET, WORD(journal_password), 0, 0, "",
-     "The password, in place of one in the url; $NAME and file:/PATH as there."},
+     "The password, in place of one in the url; $NAME and file:/PATH as there. Files are read "
+     "again "
+     "at each connection."},
     {"journal", "ca", KIND_WORD, WORD(journal_ca), 0, 0, "",
      "With tls=verify: the file of the authorities that its certificate may come from. If this is "
      "empty they are those of the system."},

@@ -29,9 +29,11 @@ static const struct config_key broker_keys[] = {
      "Messages that it has not confirmed yet, at most."},
     {"broker", "heartbeat", KIND_SECONDS, BROKER_NUMBER(heartbeat_us), 1000000,
      (int64_t)3600 * 1000000, "10s",
-     "A connection from which nothing comes for twice as long is given up."},
+     "amqp and nats: a connection from which nothing comes for twice as long is given up."},
     {"broker", "timeout", KIND_SECONDS, BROKER_NUMBER(timeout_us), 100000, (int64_t)600 * 1000000,
-     "10s", "To connect, to log in, and for a confirmation."},
+     "10s",
+     "To connect and to log in, and for answers of the connection itself. A message may be "
+     "unconfirmed for push.timeout, with kafka for half of this if that is shorter."},
 };
 
 static const struct config_key amqp_in_keys[] = {

@@ -228,7 +228,6 @@ static void write_import(const struct conversion *conversion, uint64_t db)
 {
     struct buf *out = conversion->out;
     struct bytes bucket = conversion->values[BUCKET_NAME], queue = conversion->values[QUEUE_NAME];
-    bool password = conversion->values[REDIS_PASSWORD].len > 0;
     buf_add_str(out, "\n# Jobs that the Go server has in Redis, once it is stopped:\n#   later "
                      "import redis --layout delay-queue");
     if (!bytes_eq(bucket, bytes_str(go_keys[BUCKET_NAME].initial))) {
@@ -239,11 +238,11 @@ static void write_import(const struct conversion *conversion, uint64_t db)
         buf_add_str(out, " --queue-name ");
         add_quoted(out, queue);
     }
-    buf_add_str(out, password ? " redis://:PASSWORD@" : " redis://");
+    buf_add_str(out, " redis://");
     buf_add_bytes(out, conversion->values[REDIS_HOST]);
     buf_addf(out, "/%llu\n", (unsigned long long)db);
-    if (password)
-        buf_add_str(out, "# with redis.password for PASSWORD, percent-encoded.\n");
+    if (conversion->values[REDIS_PASSWORD].len)
+        buf_add_str(out, "# with redis.password in the environment's LATER_REDIS_PASSWORD.\n");
     buf_add_str(out, "# bucket_size, redis.max_idle, redis.max_active and the redis timeouts have "
                      "nothing to set here.\n");
 }

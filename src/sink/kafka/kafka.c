@@ -49,6 +49,7 @@ struct kafka {
     rd_kafka_t *producer; /* NULL: there is none now */
     rd_kafka_queue_t *queue;
     int event_fd;
+    char user[BROKER_WORD_BYTES], password[BROKER_WORD_BYTES]; /* of the producer, as SASL */
     bool ready, suspect; /* suspect: a connection failed; probe whether another broker answers */
     int64_t probe_at_us; /* AWAY: no probe before this time */
     int64_t rest_ms;     /* how long to wait after the next failure of a producer */
@@ -222,6 +223,8 @@ static bool open_producer(struct kafka *kafka)
         be_away(kafka, room);
         return false;
     }
+    memcpy(kafka->user, url.user, sizeof(url.user));
+    memcpy(kafka->password, url.password, sizeof(url.password));
     kafka->queue = rd_kafka_queue_get_main(kafka->producer);
     rd_kafka_queue_io_event_enable(kafka->queue, kafka->event_fd, &one, sizeof(one));
     return true;
@@ -240,6 +243,26 @@ static bool is_broken(struct kafka *kafka, char room[static TEXT_BYTES])
     return kafka->producer && rd_kafka_fatal_error(kafka->producer, room, TEXT_BYTES);
 }
 
+/*
+ * The file that the URL is in may have another password now: librdkafka takes it for its next
+ * log-in. It is not given again what it has, because that makes it connect at once. That laterd
+ * logs in at all is a setting of the producer, and stays.
+ */
+static void renew_user(struct kafka *kafka, const struct broker_url *url)
+{
+    bool same = strcmp(url->user, kafka->user) == 0 && strcmp(url->password, kafka->password) == 0;
+    if (same || !kafka->user[0] || !url->user[0])
+        return;
+    rd_kafka_error_t *error =
+        rd_kafka_sasl_set_credentials(kafka->producer, url->user, url->password);
+    if (error) { /* not with a mechanism that mechanism_of() knows */
+        rd_kafka_error_destroy(error);
+        return;
+    }
+    memcpy(kafka->user, url->user, sizeof(url->user));
+    memcpy(kafka->password, url->password, sizeof(url->password));
+}
+
 /* Probes whether any broker answers. May take PROBE_MS, during which nothing is sent: only called
    while no broker is known to answer. */
 static void look_for_brokers(struct kafka *kafka)
@@ -248,6 +271,9 @@ static void look_for_brokers(struct kafka *kafka)
     char reason[OUTCOME_REASON_MAX], hosts[OUTCOME_REASON_MAX / 2];
     struct broker_url url;
     struct broker_url_error error;
+    bool found = !broker_url_find(kafka->options.url, &url_kind, &url, &error);
+    if (found)
+        renew_user(kafka, &url);
     rd_kafka_resp_err_t err = rd_kafka_metadata(kafka->producer, 0, NULL, &metadata, PROBE_MS);
     kafka->suspect = false;
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->broker_cnt > 0) {
@@ -255,7 +281,7 @@ static void look_for_brokers(struct kafka *kafka)
         broker_set_ready(kafka->thread, true, "");
     } else {
         hosts[0] = '\0';
-        if (!broker_url_find(kafka->options.url, &url_kind, &url, &error))
+        if (found)
             broker_url_hosts(&url, hosts, sizeof(hosts));
         (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
                        rd_kafka_err2str(err));

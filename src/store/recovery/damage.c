@@ -653,6 +653,16 @@ static void quote(struct bytes text, char *room, size_t size)
     room[used] = '\0';
 }
 
+/* Without a client's id the job's id is "@" and its number, which is shown of each. */
+static void name_id(struct bytes id, char *room, size_t size)
+{
+    char quoted[80];
+    quote(id, quoted, sizeof(quoted));
+    room[0] = '\0';
+    if (id.len)
+        (void)snprintf(room, size, "id \"%s\", ", quoted); /* it fits */
+}
+
 static void time_text(int64_t us, char *room, size_t size)
 {
     struct tm parts;
@@ -674,20 +684,20 @@ const char *damage_batches(uint64_t first, uint64_t last, char room[static DAMAG
 void damage_describe(const struct suspect *suspect, char *out_line, size_t room)
 {
     struct record record;
-    char id[80];
+    char id[96];
     char topic[80];
     char due[40];
     if (record_decode(suspect->at, suspect->len, &record)) {
         (void)snprintf(out_line, room, "a record that cannot be read");
         return;
     }
-    quote(record.event.id, id, sizeof(id));
+    name_id(record.event.id, id, sizeof(id));
     quote(record.event.topic, topic, sizeof(topic));
     time_text(record.event.job.due_us, due, sizeof(due));
     switch (suspect->kind) {
     case EVENT_JOB:
         (void)snprintf(out_line, room,
-                       "job @%" PRIu64 " (id \"%s\", topic \"%s\", due %s) is in a damaged batch; "
+                       "job @%" PRIu64 " (%stopic \"%s\", due %s) is in a damaged batch; "
                        "its body is %s",
                        suspect->seq, id, topic, due, suspect->body_good ? "intact" : "damaged");
         break;

@@ -123,6 +123,7 @@ static void found_name(void *ctx, const char *name)
     uint32_t number;
     if (found_slice(directory, name))
         return;
+    directory->unfinished |= strcmp(name, MANIFEST_UNFINISHED_NAME) == 0;
     directory->image_there |= strcmp(name, FAR_IMAGE_NAME) == 0;
     directory->image_half_made |= strcmp(name, FAR_IMAGE_TMP_NAME) == 0;
     if (!segment_name_parse(name, &number)) {
@@ -206,22 +207,37 @@ void directory_sort(struct directory *directory)
     CHECK(directory->used <= directory->count);
 }
 
-enum err directory_read(struct disk *disk, struct directory *out_directory,
-                        struct store_error *out_error)
+/* Is what the manifest and the names of files say a store, or a directory for a new one? */
+static enum err check_names(const struct directory *directory, bool unfinished,
+                            struct store_error *out_error)
 {
-    struct directory directory = {0};
-    enum err err = directory_manifest(disk, &directory, out_error);
-    if (!err)
-        err = disk->verbs->list(disk, found_name, &directory);
-    if (!err && !directory.manifest_there && directory.count > 0) {
+    if (directory->unfinished && !unfinished) {
+        store_error_set(out_error, MANIFEST_UNFINISHED_NAME, 0,
+                        "later salvage was ended before this store was whole, and jobs are "
+                        "missing: remove the directory, and salvage the old store again");
+        return ERR_CORRUPT;
+    }
+    if (!directory->manifest_there && directory->count > 0) {
         store_error_set(
             out_error, MANIFEST_NAME, 0,
             "there is no manifest, and segments are there (%zu): restore the manifest from a "
             "backup, bring the "
             "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
-            directory.count);
-        err = ERR_CORRUPT;
+            directory->count);
+        return ERR_CORRUPT;
     }
+    return OK;
+}
+
+static enum err read_names(struct disk *disk, bool unfinished, struct directory *out_directory,
+                           struct store_error *out_error)
+{
+    struct directory directory = {0};
+    enum err err = directory_manifest(disk, &directory, out_error);
+    if (!err)
+        err = disk->verbs->list(disk, found_name, &directory);
+    if (!err)
+        err = check_names(&directory, unfinished, out_error);
     for (size_t i = 0; i < directory.count && !err; i++)
         err = load_head(disk, &directory.found[i], &directory.manifest, out_error);
     if (err) {
@@ -231,6 +247,18 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
     directory_sort(&directory);
     *out_directory = directory;
     return OK;
+}
+
+enum err directory_read(struct disk *disk, struct directory *out_directory,
+                        struct store_error *out_error)
+{
+    return read_names(disk, false, out_directory, out_error);
+}
+
+enum err directory_read_unfinished(struct disk *disk, struct directory *out_directory,
+                                   struct store_error *out_error)
+{
+    return read_names(disk, true, out_directory, out_error);
 }
 
 /* Its own id, as long as no other is known. */

@@ -33,14 +33,19 @@ struct directory {
     size_t used;                /* how many have a good header */
     struct found_slice *slices; /* in no order */
     size_t slice_count;
+    bool unfinished;      /* a salvage into this directory is not complete */
     bool image_there;     /* an image of the far jobs' index: far_image.h */
     bool image_half_made; /* an image that was not completed before a crash */
 };
 
-/* Reads all of it; the caller calls directory_fini(). ERR_CORRUPT, ERR_UNSUPPORTED (written by a
-   newer version), ERR_IO; out_error says more. O(files). */
+/* Reads all of it; the caller calls directory_fini(). ERR_CORRUPT (also what a salvage has left
+   that was interrupted), ERR_UNSUPPORTED (written by a newer version), ERR_IO; out_error says more.
+   O(files). */
 enum err directory_read(struct disk *disk, struct directory *out_directory,
                         struct store_error *out_error) MUST_USE;
+/* The same for the salvage itself, whose store is not whole yet. */
+enum err directory_read_unfinished(struct disk *disk, struct directory *out_directory,
+                                   struct store_error *out_error) MUST_USE;
 /*
  * The same for salvage: files that are damaged or of another store are skipped, as long as any are
  * left. Without a readable manifest, id and version are taken from a segment.

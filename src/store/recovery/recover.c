@@ -738,7 +738,10 @@ static enum err write_manifest(struct recovery *recovery)
 static enum err recover_all(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    enum err err = directory_read(store->disk, &recovery->directory, recovery->error);
+    enum err err =
+        store->options.unfinished
+            ? directory_read_unfinished(store->disk, &recovery->directory, recovery->error)
+            : directory_read(store->disk, &recovery->directory, recovery->error);
     if (!err && !recovery->directory.manifest_there)
         err = recover_new(recovery);
     if (err)

@@ -198,6 +198,26 @@ def test_nats_with_user_and_password(nats_with_stream, laterd_to, password):
         assert "wrong" not in log_of(laterd)
 
 
+@needs_nats
+def test_nats_is_logged_in_to_with_a_password_that_was_replaced(nats_with_stream, laterd_to, tmp_path):
+    def write(password):
+        (tmp_path / "new").write_text(f"nats://me:{password}@127.0.0.1:{server.port}\n")
+        os.rename(tmp_path / "new", tmp_path / "url")
+    server = nats_with_stream("--user", "me", "--pass", "0ld")
+    write("0ld")
+    laterd, client = laterd_to("it", "nats", f"file:{tmp_path}/url")
+    nats_target(client)
+    assert all_gone(client)
+    server.kill()
+    server.options = ("--user", "me", "--pass", "n3w")
+    server.start()
+    push(client, "orders", 3, 3)
+    assert eventually(lambda: held(client, "orders") == "sink", 20)  # nothing is sent, and no attempt counts
+    write("n3w")
+    assert all_gone(client)
+    assert "n3w" not in log_of(laterd) and "0ld" not in log_of(laterd)
+
+
 class NatsUpToTheLogIn:
     """It says INFO with a nonce to each connection, keeps what the answer to it is, and ends."""
 
@@ -397,6 +417,21 @@ def test_kafka_logs_in_by_sasl_over_tls_with_a_client_certificate(kafka, laterd_
     assert kafka.logins[0] == b"\0me\0s3cret"
     assert eventually(lambda: held(client, "orders") == "sink")
     assert "s3cret" not in log_of(server)
+
+
+def test_kafka_is_logged_in_to_with_a_password_that_was_replaced(kafka, laterd_to, certs, tmp_path):
+    def write(password):
+        (tmp_path / "new").write_text(f"kafkas://me:{password}@127.0.0.1:{kafka.port}\n")
+        os.rename(tmp_path / "new", tmp_path / "url")
+    write("0ld")
+    server, client = laterd_to("it", "kafka", f"file:{tmp_path}/url", ca=certs / "ca.crt",
+                               certificate=certs / "client.crt", key=certs / "client.key")
+    kafka_target(client)
+    assert eventually(lambda: kafka.logins, 20), kafka.failures
+    assert kafka.logins[0] == b"\0me\x000ld"
+    write("n3w")
+    assert eventually(lambda: kafka.logins[-1] == b"\0me\0n3w", 20), kafka.logins
+    assert "n3w" not in log_of(server) and "0ld" not in log_of(server)
 
 
 def test_kafka_with_another_authority_is_not_spoken_to(kafka, laterd_to, certs):

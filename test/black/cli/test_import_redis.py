@@ -233,6 +233,23 @@ def test_a_password_is_given_and_one_that_is_wrong_is_reported(importer, redis):
     assert answer.returncode == UNREACHABLE and "refused" in answer.stderr
 
 
+def test_a_password_comes_from_a_file_the_url_or_the_environment(importer, redis, tmp_path):
+    source, secret = redis("--requirepass", "s3/cret"), tmp_path / "password"
+    secret.write_text("s3/cret\n")
+    source("AUTH", "s3/cret")
+    source("SELECT", 1)
+    source("SET", "one", job("one", "t", time.time() + 99))
+    right, wrong = {"LATER_REDIS_PASSWORD": "s3/cret"}, {"LATER_REDIS_PASSWORD": "old"}
+    assert importer("delay-queue", source.url(), env=right).returncode == DONE
+    assert importer("delay-queue", source.url(), env=wrong).returncode == UNREACHABLE
+    assert importer("delay-queue", source.url(user=":s3%2Fcret@"), env=wrong).returncode == DONE
+    answer = importer("delay-queue", source.url(user=":old@"), "--password-file", secret, env=wrong)
+    assert answer.returncode == DONE
+    secret.write_text("x" * 256)
+    answer = importer("delay-queue", source.url(), "--password-file", secret)
+    assert answer.returncode == USAGE and "has up to 255 bytes" in answer.stderr
+
+
 def test_a_redis_that_hangs_is_given_up_after_the_timeout(importer, redis):
     source = redis()
     os.kill(source.process.pid, 19)

@@ -619,6 +619,19 @@ def test_verify_says_whether_a_job_that_lives_is_hit(later, laterd, number, says
 
 
 @pytest.mark.embedded("there is no store to verify")
+def test_verify_names_a_job_without_a_clients_id_by_the_servers(later, laterd):
+    server = laterd()
+    job = later("push", "t", "body" * 100, "--delay", "1h", server=f"http://127.0.0.1:{server.port}").stdout.strip()
+    server.stop()
+    with open(os.path.join(server.data, "wal-00000001"), "r+b") as file:
+        place = file.read().index(b"bodybody")
+        file.seek(place)
+        file.write(b"B")
+    answer = later("verify", server.data)
+    assert answer.returncode == WRONG and f'job {job} (topic "t", due ' in answer.stderr, answer
+
+
+@pytest.mark.embedded("there is no store to verify")
 def test_verify_says_that_settings_of_a_topic_are_hit(later, laterd):
     server = laterd()
     url = f"http://127.0.0.1:{server.port}"

@@ -1,6 +1,7 @@
 """How later reaches its server: TLS, users and tokens, unix sockets, prefixes, proxies; and what it
 says when it does not."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from fake_v1 import Fake
 from front import Front, Proxy, certificates
 from patience import soon
 from process import LATER
+from silent import SilentBroker
 from wire import Client, eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
@@ -183,6 +185,28 @@ def test_no_message_shows_a_password():
 
 
 # Unix sockets and prefixes
+
+@pytest.mark.parametrize("words, shown", [
+    (["stats", "--server", "http://jo:s3cret@{}"], "http://jo:*@{}"),
+    (["--server=http://jo:s3cret@{}", "stats"], "--server=http://jo:*@{}"),
+    (["import", "-n", "redis", "--layout", "sdmq", "redis://:s3cret@{}/0"], "redis://:*@{}/0"),
+    (["push", "-s", "http://{}", "t", "x", "--header", "Authorization: Bearer s3cret"],
+     "Authorization: *")])
+def test_a_secret_of_the_command_line_is_covered_while_the_command_runs(words, shown):
+    with contextlib.closing(SilentBroker()) as server:
+        address = f"127.0.0.1:{server.port}"
+        words = [LATER, *(word.format(address) for word in words)]
+        with subprocess.Popen(words, env=environment("", {}), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as command:
+            try:
+                assert eventually(lambda: server.connections)
+                with open(f"/proc/{command.pid}/cmdline", "rb") as file:
+                    line = file.read().decode().split("\0")
+                assert shown.format(address) in line
+                assert "s3cret" not in "".join(line)
+            finally:
+                command.kill()
+
 
 def test_a_unix_socket_is_an_address(laterd, tmp_path):
     path = tmp_path / "laterd.sock"

@@ -701,6 +701,24 @@ def test_the_password_may_be_in_a_file(laterd, maria, base, tmp_path):
     assert not any("pass:word" in line for line in server.lines)
 
 
+def test_a_password_that_was_replaced_is_read_at_the_next_connection(laterd, maria, base, tmp_path):
+    user, secret = "rotated", tmp_path / "secret"
+    secret.write_text("old\n", encoding="utf-8")
+    maria.run(f"CREATE OR REPLACE USER '{user}'@'%' IDENTIFIED BY 'old'", f"GRANT ALL ON `{base}`.* TO '{user}'@'%'")
+    server = laterd({"journal": {"url": f"mysql://{user}@127.0.0.1:{maria.port}/{base}", "password": f"file:{secret}"}})
+    assert server.wait_log("journal_writes", 10)
+    maria.run(f"ALTER USER '{user}'@'%' IDENTIFIED BY 'new'")
+    for (thread,) in maria.run(f"SELECT id FROM information_schema.processlist WHERE user='{user}'"):
+        maria.run(f"KILL {thread}")
+    assert server.wait_log("journal_away", 10)
+    with Client(server.port) as client:
+        client.push("t", id="a", body="x")
+        secret.unlink()
+        assert eventually(lambda: any(f"journal.password: {secret}: No such file" in line for line in server.lines), 20)
+        secret.write_text("new\n", encoding="utf-8")
+        assert eventually(lambda: maria.run(f"SELECT COUNT(*) FROM {JOBS}", database=base)[0][0] == 1, 30)
+
+
 def test_without_the_plugin_the_package_is_named(tmp_path):
     laterd = tmp_path / "laterd"
     with open(LATERD, "rb") as source:

@@ -19,7 +19,7 @@ from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
 from silent import SilentBroker
-from wire import Client, Closed
+from wire import Client, Closed, Wire, request_bytes
 
 TIMEOUT_S = 2
 
@@ -458,6 +458,26 @@ def test_without_an_election_all_on_a_redis_are_active(laterd):
                 assert "active for " in done.stdout and "all daemons on this Redis serve" in done.stdout
 
 
+def test_who_leads_reads_a_password_that_was_replaced(member, tmp_path):
+    """A renewal over a new connection needs it: without it the term ends."""
+    with RedisService() as redis:
+        def write(password):
+            (tmp_path / "new").write_text(f"redis://:{password}@127.0.0.1:{redis.port}\n", encoding="utf-8")
+            os.rename(tmp_path / "new", tmp_path / "url")
+        redis.call("CONFIG", "SET", "requirepass", "0ld")
+        redis.password = "0ld"
+        write("0ld")
+        laterd = member({"member": {"url": f"file:{tmp_path}/url", "timeout": f"{TIMEOUT_S}s"}})
+        laterd.start()
+        until(lambda: serves(laterd), 3 * TIMEOUT_S)
+        write("n3w")
+        redis.call("CONFIG", "SET", "requirepass", "n3w")
+        redis.password = "n3w"
+        redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(2 * TIMEOUT_S)  # a term that is not renewed is over then
+        assert serves(laterd) and not laterd.events("leads_no_longer")
+
+
 # ---- behind a balancer ----
 
 
@@ -485,6 +505,7 @@ def finds_who_leads(command, port, leader):
             except (Closed, OSError):
                 return 0
         until(lambda: all(push(0) in (200, 201) for _ in range(4)), 5)
+        forgets_a_poll_whose_client_goes(port, leader)
         for number in range(1, 21):
             assert push(number) == 201
         leader.signal(signal.SIGTERM)
@@ -495,6 +516,19 @@ def finds_who_leads(command, port, leader):
     finally:
         balancer.terminate()
         balancer.wait()
+
+
+def forgets_a_poll_whose_client_goes(port, leader):
+    """Else the next job would be given to nobody, and wait for the end of its ttr."""
+    with Client(leader.port) as client:
+        def waiters():
+            return client.get("/v1/topics/polled").json().get("waiters", 0)
+        wire = Wire(port)
+        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["polled"],"wait":"600s"}',
+                                {"Content-Type": "application/json"}))
+        until(lambda: waiters() == 1, 5)
+        wire.close()
+        until(lambda: waiters() == 0, 5)
 
 
 @pytest.mark.skipif(not program("nginx"), reason="nginx is not installed")

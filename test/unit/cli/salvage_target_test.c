@@ -113,6 +113,39 @@ static void a_store_that_is_not_whole_is_none_that_opens(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Whenever it is killed: before the mark there is nothing, after the last renaming there is all. */
+static void a_salvage_that_is_killed_leaves_no_store_that_opens(void **state)
+{
+    enum { POINTS_MAX = 1000 };
+    struct store_watcher watcher = {.print_line = print_line};
+    static const enum err stages[] = {ERR_NOT_FOUND, ERR_CORRUPT, OK};
+    unsigned stage = 0, refused = 0;
+    bool whole = false;
+    (void)state;
+    for (uint64_t number = 0; !whole && number < POINTS_MAX; number++) {
+        struct sim_disk *disk = sim_disk_new();
+        struct salvage_start start = {.disk = sim_disk_port(disk), .now_us = 1, .seq_first = 2};
+        struct salvage_target target;
+        struct store_error error;
+        enum err done = ERR_IO;
+        sim_disk_eager(disk, true);
+        sim_disk_cut_at(disk, number);
+        if (salvage_target_open(&target, &start, &error) == OK)
+            done = salvage_target_close(&target, 0, &watcher);
+        whole = !sim_disk_cut(disk);
+        assert_int_equal(done == OK, whole);
+        sim_disk_kill(disk);
+        enum err err = opening(sim_disk_port(disk));
+        if (err != stages[stage])
+            stage++;
+        assert_true(stage < 3 && err == stages[stage]);
+        refused += err == ERR_CORRUPT;
+        sim_disk_free(disk);
+        assert_int_equal(mem_used(), 0);
+    }
+    assert_true(whole && stage == 2 && refused > 4);
+}
+
 static void a_store_that_cannot_be_made_leaves_none(void **state)
 {
     struct sim_disk *disk = sim_disk_new();
@@ -122,7 +155,7 @@ static void a_store_that_cannot_be_made_leaves_none(void **state)
     (void)state;
     sim_disk_capacity(disk, 64 * 1024); /* enough for a manifest, and for no segment */
     assert_int_equal(salvage_target_open(&target, &start, &error), ERR_DISK_FULL);
-    assert_int_equal(opening(sim_disk_port(disk)), ERR_NOT_FOUND);
+    assert_int_equal(opening(sim_disk_port(disk)), ERR_CORRUPT);
     sim_disk_free(disk);
     assert_int_equal(mem_used(), 0);
 }
@@ -131,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_that_is_not_whole_is_none_that_opens),
+        cmocka_unit_test(a_salvage_that_is_killed_leaves_no_store_that_opens),
         cmocka_unit_test(a_store_that_cannot_be_made_leaves_none),
         cmocka_unit_test(all_that_is_told_is_kept_where_there_is_room),
         cmocka_unit_test(what_a_full_disk_has_not_kept_is_not_counted_as_kept),

@@ -127,7 +127,7 @@ static void expect_name(const char *url, const char *want)
 {
     struct target target = {.type = TARGET_HTTP};
     struct buf name = {0};
-    bool named = origin_name(&target, bytes_str(url), &name);
+    bool named = origin_name(&target, BYTES("t"), bytes_str(url), &name);
     assert_int_equal(named, want != NULL);
     if (want)
         assert_true(bytes_eq(buf_bytes(&name), bytes_str(want)));
@@ -146,6 +146,36 @@ static void receivers_are_scheme_host_and_port(void **state)
     expect_name("https:///x", NULL);
     expect_name("nonsense", NULL);
     expect_name("", NULL);
+}
+
+static void expect_place(struct target target, const char *want)
+{
+    struct buf name = {0};
+    target.broker = BYTES("it");
+    assert_true(origin_name(&target, BYTES("to\"pic"), BYTES(""), &name));
+    buf_add_char(&name, '\0');
+    assert_string_equal(name.at, want);
+    buf_fini(&name);
+}
+
+static void each_place_of_a_broker_is_a_receiver(void **state)
+{
+    (void)state;
+    expect_place((struct target){.type = TARGET_AMQP,
+                                 .amqp = {.exchange = BYTES("e"), .routing_key = BYTES("r\n")}},
+                 "amqp:it/e/r?");
+    expect_place((struct target){.type = TARGET_AMQP, .amqp.routing_key = BYTES("{topic}")},
+                 "amqp:it//to?pic");
+    expect_place((struct target){.type = TARGET_KAFKA, .kafka.topic = BYTES("orders")},
+                 "kafka:it/orders");
+    expect_place(
+        (struct target){.type = TARGET_KAFKA,
+                        .kafka = {.topic = BYTES("orders"), .has_partition = true, .partition = 7}},
+        "kafka:it/orders/7");
+    expect_place((struct target){.type = TARGET_NATS, .nats.subject = BYTES("a.{topic}.{key}.{to")},
+                 "nats:it/a.to?pic.{key}.{to");
+    expect_place((struct target){.type = TARGET_REDIS, .redis.key = BYTES("{topic}{topic}")},
+                 "redis:it/to?picto?pic");
 }
 
 static void jobs_that_are_given_back_come_as_fast_as_the_receiver_takes_them(void **state)
@@ -215,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_breaker_opens_for_twice_as_long_each_time_its_probe_fails),
         cmocka_unit_test(a_healthy_answer_begins_the_count_again),
         cmocka_unit_test(receivers_are_scheme_host_and_port),
+        cmocka_unit_test(each_place_of_a_broker_is_a_receiver),
         cmocka_unit_test(jobs_that_are_given_back_come_as_fast_as_the_receiver_takes_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,6 +227,39 @@ static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
     assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 50);
 }
 
+/* A stream without a leader, say: nothing there is confirmed in time. */
+static void say_slow_fails(struct bed *bed, const struct delivery *delivery,
+                           struct sim_answer *answer)
+{
+    (void)bed;
+    if (bytes_eq(delivery->topic, BYTES("slow")))
+        bed_say(answer, 504, 10000);
+}
+
+static void a_queue_that_only_fails_stops_no_other_of_its_broker(void **state)
+{
+    static const char slow[] =
+        "{\"target\":{\"type\":\"amqp\",\"broker\":\"it\",\"routing_key\":\"slow\"}}";
+    static const char quick[] =
+        "{\"target\":{\"type\":\"amqp\",\"broker\":\"it\",\"routing_key\":\"quick\"}}";
+    struct bed *bed = *state;
+    pump_add_sink(bed_server(bed)->pump_stage.pump, TARGET_AMQP, BYTES("it"),
+                  sim_sink_port(world_sink(bed->world)));
+    bed->answer = say_slow_fails;
+    bed_settings(bed, "slow", slow);
+    bed_settings(bed, "quick", quick);
+    for (unsigned i = 0; i < 50; i++)
+        bed_push(bed, "slow", "x", 0, "");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed_held(bed, "slow"), HELD_BREAKER);
+    struct bytes by = pump_held_by(bed_server(bed)->pump_stage.pump, BYTES("slow"));
+    assert_true(bytes_eq(by, BYTES("amqp:it//slow")));
+    bed_push(bed, "quick", "x", 0, "");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed_held(bed, "quick"), HELD_NOT);
+    assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 1);
+}
+
 static void nothing_is_reserved_while_the_sink_is_away_or_the_target_paused(void **state)
 {
     struct bed *bed = *state;
@@ -668,6 +701,7 @@ int main(void)
         BED_TEST(a_rate_is_kept),
         BED_TEST(settings_that_are_set_again_give_no_new_burst),
         BED_TEST(an_open_breaker_takes_no_attempts_from_jobs),
+        BED_TEST(a_queue_that_only_fails_stops_no_other_of_its_broker),
         BED_TEST(nothing_is_reserved_while_the_sink_is_away_or_the_target_paused),
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
         BED_TEST_OF(a_topic_that_has_to_wait_for_slots_says_so, &few_slots),
