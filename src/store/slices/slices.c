@@ -184,6 +184,8 @@ void slices_drop(struct slices *slices, struct slice *slice)
     slices->dead_jobs -= slice->dead_jobs;
     slices->live_bytes -= slice->live_bytes;
     slices->count--;
+    if (slices->count == 0)
+        slices->load.waits = false; /* without slices there is no turn that would find it */
     mem_free(slice->fences);
     mem_free(slice->dead);
     mem_free(slice->unread);

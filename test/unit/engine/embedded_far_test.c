@@ -520,6 +520,26 @@ static void p8_far_jobs_do_not_come_beyond_the_limit_of_memory(void **state)
     assert_int_equal(totals().jobs[JOB_READY], JOBS - 1);
 }
 
+/* The remedy for memory that is short: all far jobs are deleted. */
+static void p8_pushes_are_taken_again_when_those_that_waited_have_ended(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024 };
+    bed.memory_bytes = LIMIT;
+    restart();
+    char *ballast = mem_alloc(LIMIT);
+    bed.loop.now_us += INT64_C(10) * 24 * HOUR_US; /* all are due */
+    rest(50);
+    assert_int_equal(push(JOBS, START_US, IF_EXISTS_REJECT), ERR_MEMORY_LIMIT);
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(ask_job(CMD_DELETE, number), OK);
+    rest(100);
+    mem_free(ballast);
+    bed.loop.now_us += SECOND_US;
+    rest(20);
+    assert_int_equal(push(JOBS, START_US, IF_EXISTS_REJECT), OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +568,7 @@ int main(void)
                                         setup_without_horizon, teardown),
         TEST(p3_far_jobs_come_when_they_are_due_and_not_before),
         TEST(p8_far_jobs_do_not_come_beyond_the_limit_of_memory),
+        TEST(p8_pushes_are_taken_again_when_those_that_waited_have_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
