@@ -103,12 +103,13 @@ static unsigned asked;
 static bool in_front; /* the first half of the jobs may not leave */
 
 static enum changed_verdict count_asked(struct store_callbacks *callbacks,
-                                        const struct event *event, uint64_t where)
+                                        const struct event *event, uint64_t where,
+                                        int64_t due_after_us)
 {
     asked++;
     if (in_front && event->job.seq <= FAR_JOBS / 2)
         return CHANGED_WAITS;
-    return model_relocate_changed(callbacks, event, where);
+    return model_relocate_changed(callbacks, event, where, due_after_us);
 }
 
 /* Consumers come to them soon, or a connection holds them: that is asked once in a round of the
