@@ -302,12 +302,13 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
 }
 
 enum changed_verdict core_relocate_changed(struct core *core, const struct event *event,
-                                           uint64_t where)
+                                           uint64_t where, int64_t due_after_us)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     const struct job *job = number == POOL_NONE ? NULL : core_job(core, number);
-    if (!job || (job->state != JOB_BURIED && job->state != JOB_READY))
-        return CHANGED_WAITS; /* a consumer has it, or it is delayed again */
+    if (!job || job->state == JOB_RESERVED ||
+        (job->state == JOB_DELAYED && job->due_us <= due_after_us))
+        return CHANGED_WAITS; /* a consumer has it, or it is due soon */
     if (job->has_notes)
         return CHANGED_STAYS;
     if (job->state == JOB_READY && !core_is_behind_front(core, job))

@@ -45,10 +45,11 @@ void core_replayed(struct core *core, int64_t now_us);
  * has no place of its own; nothing was emitted.
  */
 bool core_relocate(struct core *core, const struct event *event, uint64_t where);
-/* The same of a JOB, only if the job may leave memory (core_spill()): it is buried, or ready and
-   not among those at the front of its topic that stay, and has no notes of attempts. O(1). */
+/* The same of a JOB, only if the job may leave memory (core_spill()): it is delayed until after
+   `due_after_us`, or buried, or ready and not among those at the front of its topic that stay, and
+   has no notes of attempts. O(1). */
 enum changed_verdict core_relocate_changed(struct core *core, const struct event *event,
-                                           uint64_t where);
+                                           uint64_t where, int64_t due_after_us);
 /*
  * The records at places from `first` up to (not including) `end` cannot be read. Emits
  * each job whose record is there again, with an empty body; notes of attempts at those places are

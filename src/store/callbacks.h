@@ -84,12 +84,14 @@ struct store_callbacks {
      */
     bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
     /*
-     * Too many buried or ready jobs are in memory, and this may be one. Its record at `where` lies
-     * in a slice, and says how it was before. If it may leave memory, append it again
-     * (core_relocate_changed): then cleaning moves it to a slice of such jobs. NULL: all stay.
+     * Too many buried or ready jobs are in memory, or jobs that were delayed until after
+     * `due_after_us`, and this may be one. Its record at `where` lies in a slice, and says how it
+     * was before. If it may leave memory, append it again (core_relocate_changed): then cleaning
+     * moves it to a slice of such jobs. NULL: all stay.
      */
     enum changed_verdict (*relocate_changed)(struct store_callbacks *callbacks,
-                                             const struct event *event, uint64_t where);
+                                             const struct event *event, uint64_t where,
+                                             int64_t due_after_us);
     /* Checkpoint: append again what has no place of its own, and what else lives at those places
      * and need not be read (core_relocate_topics), in slices as above. */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,

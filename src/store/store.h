@@ -52,6 +52,8 @@ struct store_options {
     /* With a horizon: of ready, and of buried jobs that have changed since their records in slices
        were written no more than this, about, stay in memory (callbacks->relocate_changed). */
     uint64_t ready_in_memory, buried_in_memory;
+    /* The same of jobs that were put off until far beyond the horizon; 0 = 10,000. */
+    uint64_t put_off_in_memory;
     int64_t history_us;   /* the history of jobs is kept this long; 0 = there is none */
     uint64_t spill_bytes; /* bytes that a run of far jobs for a slice may have, even if memory is
                              short; 0 = 4 MiB */

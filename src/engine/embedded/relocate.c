@@ -65,10 +65,11 @@ static void relocate(struct store_callbacks *callbacks, const struct event *even
 }
 
 static enum changed_verdict relocate_changed(struct store_callbacks *callbacks,
-                                             const struct event *event, uint64_t where)
+                                             const struct event *event, uint64_t where,
+                                             int64_t due_after_us)
 {
     return core_relocate_changed(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core,
-                                 event, where);
+                                 event, where, due_after_us);
 }
 
 static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,

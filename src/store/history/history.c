@@ -6,6 +6,7 @@
 #include "store/far.h"
 #include "store/history/history_parts.h"
 #include "store/job_history.h"
+#include "store/slices/spill.h"
 
 enum {
     FLUSH_BYTES = 2 * 1024 * 1024, /* size of the table in memory that starts a flush to a file */
@@ -13,6 +14,7 @@ enum {
     TURN_ENTRIES = 2000,           /* built in one turn: up to 1 µs each, … */
     SORTS_AS_ONE = 4,              /* … the same cost as sorting so many */
     AGAIN_US = 100 * 1000,         /* until the next try, if no descriptor was free */
+    YIELD_US = 1000 * 1000,        /* between checks whether far jobs lack room */
 };
 
 /* ---- files ---- */
@@ -64,13 +66,14 @@ bool history_has_room(const struct history *history, uint64_t bytes)
 {
     const struct store *store = history->store;
     uint64_t max_bytes = store->options.max_bytes;
-    uint64_t used =
-        segments_bytes(store->segments) + segments_slice_bytes(store->segments) + history->bytes;
+    uint64_t used = segments_store_bytes(store->segments);
     uint64_t spare =
         2 * store->options
                 .segment_bytes; /* segments.c keeps so much for spares, and has used some of it */
     uint64_t made = segments_room(store->segments);
     spare = made < spare ? spare - made : 0;
+    if (store->options.horizon_us > 0 && spill_would_have_room(store, history->bytes))
+        spare += spill_room_bytes(store); /* else far jobs would stay in memory */
     return !segments_full(store->segments) &&
            store->disk->verbs->room(store->disk) > bytes + spare &&
            (max_bytes == 0 || used + bytes + spare <= max_bytes);
@@ -129,11 +132,22 @@ static bool jobs_lack_room(const struct history *history)
            segments_next_us(segments) > history->store->now_us;
 }
 
+/* Must far jobs stay in memory, because history has the room that slices of them need? */
+static bool far_jobs_lack_room(struct history *history)
+{
+    const struct store *store = history->store;
+    if (store->now_us < history->yield_at_us || history->file_count == 0 ||
+        !cleaner_wants_checkpoint(store->cleaner))
+        return false;
+    history->yield_at_us = store->now_us + YIELD_US;
+    return !spill_would_have_room(store, 0) && spill_would_have_room(store, history->bytes);
+}
+
 /* Retires files that are too old, unless history is off; and the oldest if jobs have no room. */
 static void expire(struct history *history)
 {
     struct history_file *file = oldest(history);
-    if (jobs_lack_room(history))
+    if (jobs_lack_room(history) || far_jobs_lack_room(history))
         (void)retire_oldest(history);
     else if (file && !file->merging && history->keep_us > 0 &&
              file->head.at_last_us < history->store->now_us - history->keep_us)
@@ -649,7 +663,7 @@ struct history *history_new(struct store *store)
     struct history *history = mem_zalloc(sizeof(*history));
     history->store = store;
     history->keep_us = store->options.history_us;
-    history->retry_at_us = INT64_MIN;
+    history->retry_at_us = history->yield_at_us = INT64_MIN;
     history->merge = history_merge_new(history);
     list_init(&history->files);
     list_init(&history->retired);

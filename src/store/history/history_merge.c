@@ -259,6 +259,10 @@ static void written(struct disk_op *op)
 
 static void write_file(struct history_merge *merge)
 {
+    if (!history_has_room(merge->history, merge->image.bytes.len)) { /* jobs have it since */
+        put_off(merge, AGAIN_US);
+        return;
+    }
     merge->op = (struct disk_op){
         .verb = DISK_REPLACE,
         .lane = LANE_BACKGROUND,

@@ -44,6 +44,7 @@ struct history {
     bool writing;
     struct disk_op write;
     int64_t retry_at_us;
+    int64_t yield_at_us; /* when to check again whether far jobs lack room */
     /* A removal: */
     bool removing;
     struct disk_op remove;

@@ -62,6 +62,7 @@ struct cleaner {
     uint64_t idle_end;        /* idle rounds: the present one has the batches up to this, … */
     uint64_t idle_bytes;      /* … the next begins at this log_new_bytes(), … */
     int64_t idle_us;        /* … and the next segment is cleaned at this time, at the earliest */
+    int64_t short_us;       /* no round begins for want of memory before this time */
     bool opened;            /* idle_end and idle_bytes were set for this log */
     uint64_t appended;      /* cleaner_bytes_appended() of the last turn */
     uint64_t behind_bytes;  /* the backlog since the log became too large, see count_behind() */

@@ -10,6 +10,7 @@ enum {
     DISTANT_SHARE = 16, /* less than 1/16 of the log, or of a segment, is not worth a round */
     FOLLOWER_BYTES = 1024 * 1024 * 1024,  /* the default of options.follower_bytes */
     CHECKPOINT_BYTES = 256 * 1024 * 1024, /* of options.checkpoint_bytes */
+    SHORT_US = 5 * 60 * 1000000,          /* between two rounds for want of memory */
 };
 
 /* Bytes of the segments that can be cleaned: all but the last. O(1), because each turn calls it. */
@@ -120,14 +121,25 @@ bool cleaner_is_behind(const struct cleaner *cleaner)
 }
 
 /*
+ * While memory is short pushes are refused, so no new records begin a round. But jobs that the last
+ * one has left in the log, because they were due soon, may be ready now, and could leave memory.
+ */
+static bool wants_memory(const struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    return cleaner->store->now_us >= cleaner->short_us && callbacks->memory_left &&
+           callbacks->memory_left(callbacks) == 0;
+}
+
+/*
  * In an idle store, too, far jobs should leave the log: slowly, in one round. A job that a round
  * has left in the log does not become far later, so the next round begins when new records of half
- * the log's size have been appended since this one began.
+ * the log's size have been appended since this one began, or when memory is short.
  */
 static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
 {
     return oldest->batch_first <= cleaner->idle_end ||
-           log_new_bytes(cleaner->log) >= cleaner->idle_bytes;
+           log_new_bytes(cleaner->log) >= cleaner->idle_bytes || wants_memory(cleaner);
 }
 
 /*
@@ -170,6 +182,7 @@ static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *ol
     if (oldest->batch_first > cleaner->idle_end) {
         uint64_t times = cleaner->wait_times ? cleaner->wait_times : 1;
         cleaner->idle_end = log_batch(cleaner->log);
+        cleaner->short_us = cleaner->store->now_us + SHORT_US;
         cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2 * times;
     }
     return true;

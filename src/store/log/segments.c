@@ -309,6 +309,11 @@ uint64_t segments_bytes(const struct segments *segments)
     return segments->disk_bytes;
 }
 
+uint64_t segments_store_bytes(const struct segments *segments)
+{
+    return segments->disk_bytes + segments->slice_bytes + segments->history_bytes + MANIFEST_BYTES;
+}
+
 uint64_t segments_live_jobs(const struct segments *segments)
 {
     return segments->live_jobs;
@@ -440,8 +445,7 @@ void segments_stats(const struct segments *segments, struct store_stats *out_sta
 {
     const struct segment *first = segments_first(segments), *tail = segments_tail(segments);
     out_stats->segments = segments->log_count;
-    out_stats->disk_bytes =
-        segments->disk_bytes + segments->slice_bytes + segments->history_bytes + MANIFEST_BYTES;
+    out_stats->disk_bytes = segments_store_bytes(segments);
     out_stats->live_bytes = segments->live_bytes;
     out_stats->live_jobs = segments->live_jobs;
     out_stats->damaged_segments = segments->damaged + segments->set_aside;

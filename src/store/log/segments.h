@@ -96,6 +96,8 @@ struct segment *segments_before(const struct segments *segments, const struct se
 struct segment *segments_find(const struct segments *segments, uint32_t number); /* or NULL */
 uint32_t segments_number_next(const struct segments *segments);
 uint64_t segments_bytes(const struct segments *segments); /* of all files, made or being made */
+/* Of all files of the store, those of slices and of history too: what max_bytes limits. */
+uint64_t segments_store_bytes(const struct segments *segments);
 uint64_t segments_live_jobs(const struct segments *segments);
 uint64_t segments_live_bytes(const struct segments *segments);
 uint64_t segments_slice_log_bytes(const struct segments *segments);

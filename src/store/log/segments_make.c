@@ -114,9 +114,7 @@ static void made(struct disk_op *op)
 static bool above_limit(const struct segments *segments, const struct segment *segment)
 {
     uint64_t max_bytes = segments->options->max_bytes;
-    uint64_t others =
-        segments->disk_bytes + segments->slice_bytes + segments->history_bytes + MANIFEST_BYTES;
-    return max_bytes && others + segment->size_bytes > max_bytes;
+    return max_bytes && segments_store_bytes(segments) + segment->size_bytes > max_bytes;
 }
 
 static void make(struct segments *segments, struct segment *segment)
@@ -223,8 +221,7 @@ bool segments_scarce(const struct segments *segments)
         return false;
     uint64_t making = unmade_bytes(segments, &pending);
     if (max_bytes) {
-        uint64_t used = segments->disk_bytes - making + segments->slice_bytes +
-                        segments->history_bytes + MANIFEST_BYTES;
+        uint64_t used = segments_store_bytes(segments) - making;
         uint64_t left = max_bytes > used ? max_bytes - used : 0;
         more = left < more ? left : more;
     }

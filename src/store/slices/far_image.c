@@ -87,7 +87,7 @@ static bool worth_it(const struct store *store)
     const struct slices *slices = store->slices;
     uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
     uint64_t bytes = image_bytes(store), max = store->options.max_bytes;
-    uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
+    uint64_t used = segments_store_bytes(store->segments);
     return store->callbacks->far_image && slices->live_jobs >= least &&
            (max == 0 || used + bytes + bytes / 8 <= max) &&
            store->disk->verbs->room(store->disk) / 2 > bytes;

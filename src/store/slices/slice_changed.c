@@ -1,10 +1,15 @@
 /*
  * Moves changed jobs out of slices. A far job that came back, was reserved and then buried, or
- * given back, is not as its record in the slice says, and stays in memory. With more buried jobs of
- * that kind than store_options::buried_in_memory, or more ready ones than ready_in_memory, the
- * blocks that have their records are read one by one, and these records are appended to the log.
- * From there the cleaner takes them to slices of buried or ready jobs (spill.h), as it does with
- * all others. What else lives in the block stays where it is.
+ * given back, or was put off, is not as its record in the slice says, and stays in memory. With
+ * more buried jobs of that kind than store_options::buried_in_memory, more ready ones than
+ * ready_in_memory, or more that are delayed until far beyond the horizon than put_off_in_memory,
+ * the blocks that have their records are read one by one, and these records are appended to the
+ * log. From there the cleaner takes them to slices of such jobs (spill.h), as it does with all
+ * others. What else lives in the block stays where it is.
+ *
+ * Clients put off jobs in any order, and these would have come back only when they are due. So a
+ * block is read for them only if they are an eighth of its jobs: then eight times the bytes that
+ * are moved are read at most.
  *
  * Slices take their turns, the one that has waited longest first; once begun, a slice is gone
  * through to its end. So a block is read for many jobs that changed since its last turn, not for
@@ -24,6 +29,8 @@
 enum {
     RECORDS = 256,         /* looked at in one turn: up to some µs each */
     BACKLOG = 1024 * 1024, /* bytes of unwritten log above which it waits */
+    PUT_OFF_STAY = 10000,  /* the default of options.put_off_in_memory */
+    PUT_OFF_SHARE = 8,     /* of a block's jobs at least this fraction was put off */
 };
 
 /* ---- which jobs there are ---- */
@@ -43,6 +50,15 @@ static void list_again(struct slices *slices, struct slice *slice, enum slice_mo
         list_add_tail(&slices->changed.slices[kind], &leavers->link);
 }
 
+/* How many such jobs of the block can leave: all, or none while they are not worth its read. */
+static uint32_t leave_of(const struct slice *slice, enum slice_move_kind kind, uint32_t block)
+{
+    uint32_t there = slice->leavers[kind].in_block[block];
+    uint64_t least = kind == MOVE_FAR ? slice->fences[block].jobs : 1;
+    uint64_t times = kind == MOVE_FAR ? PUT_OFF_SHARE : 1;
+    return there * times >= least ? there : 0;
+}
+
 void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
                          enum slice_move_kind kind, bool more)
 {
@@ -50,14 +66,15 @@ void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t un
         return;
     struct slice_leavers *leavers = &slice->leavers[kind];
     uint32_t block = slice_block_at(slice, (uint64_t)unit * SLICE_UNIT);
-    uint32_t by = more ? 1 : UINT32_MAX; /* UINT32_MAX subtracts one */
     if (!leavers->in_block)
         leavers->in_block = mem_zalloc(slice->head.blocks * sizeof(*leavers->in_block));
     CHECK(more || leavers->in_block[block] > 0);
-    leavers->in_block[block] += by;
-    leavers->count += by;
+    uint32_t before = leave_of(slice, kind, block);
+    leavers->in_block[block] += more ? 1 : UINT32_MAX; /* UINT32_MAX subtracts one */
+    uint32_t after = leave_of(slice, kind, block);
+    leavers->count = leavers->count - before + after;
     if (!slice->leavers_stay) /* else no others need leave for them */
-        slices->changed.jobs[kind] += more ? 1 : UINT64_MAX;
+        slices->changed.jobs[kind] = slices->changed.jobs[kind] - before + after;
     list_again(slices, slice, kind);
 }
 
@@ -66,7 +83,7 @@ static uint32_t next_block(const struct slice *slice, enum slice_move_kind kind,
 {
     const struct slice_leavers *leavers = &slice->leavers[kind];
     for (; leavers->count > 0 && block < slice->head.blocks; block++)
-        if (leavers->in_block[block] > 0)
+        if (leave_of(slice, kind, block) > 0)
             return block;
     return UINT32_MAX;
 }
@@ -75,7 +92,10 @@ static uint32_t next_block(const struct slice *slice, enum slice_move_kind kind,
 static bool too_many(const struct slices *slices, enum slice_move_kind kind)
 {
     const struct store_options *options = &slices->store->options;
-    uint64_t stay = kind == MOVE_READY ? options->ready_in_memory : options->buried_in_memory;
+    uint64_t put_off = options->put_off_in_memory ? options->put_off_in_memory : PUT_OFF_STAY;
+    uint64_t stay = kind == MOVE_READY    ? options->ready_in_memory
+                    : kind == MOVE_BURIED ? options->buried_in_memory
+                                          : put_off;
     return !list_empty(&slices->changed.slices[kind]) && slices->changed.jobs[kind] > stay;
 }
 
@@ -143,16 +163,16 @@ static void give_up(struct slices *slices, enum err err)
     changed->slice = NULL;
     if (!err) {
         segments_damaged(slices->segments, slice->segment, offset,
-                         "a block of far jobs is damaged: buried and ready ones of this slice "
-                         "stay in memory; stop laterd, and look at it with: later verify DIR");
+                         "a block of far jobs is damaged: changed ones of this slice stay in "
+                         "memory; stop laterd, and look at it with: later verify DIR");
         return;
     }
     struct store_error error;
     char name[DISK_NAME_MAX];
     segments_file_name(slice->segment, name);
     store_error_set(&error, name, offset,
-                    "the disk cannot read a block of far jobs: buried and ready ones of this slice "
-                    "stay in memory until the next start; look at the disk");
+                    "the disk cannot read a block of far jobs: changed ones of this slice stay in "
+                    "memory until the next start; look at the disk");
     slices->store->callbacks->notice(slices->store->callbacks, STORE_UNREAD, &error);
 }
 
@@ -185,11 +205,14 @@ static void move_record(struct slices *slices, struct record *record, uint64_t o
     struct slice_changed *changed = &slices->changed;
     struct slice *slice = changed->slice;
     struct log *log = slices->store->log;
-    struct store_callbacks *callbacks = slices->store->callbacks;
+    const struct store *store = slices->store;
+    struct store_callbacks *callbacks = store->callbacks;
     uint64_t where = where_of(slice->head.number, offset);
+    int64_t after_us = time_add(store->now_us, store->options.horizon_us);
     record->event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
     log_relocating(log, record_body_good(record) ? RELOCATING : RELOCATING_BODY_LOST);
-    enum changed_verdict verdict = callbacks->relocate_changed(callbacks, &record->event, where);
+    enum changed_verdict verdict =
+        callbacks->relocate_changed(callbacks, &record->event, where, after_us);
     log_relocating(log, RELOCATING_NOTHING);
     changed->moved += verdict == CHANGED_LEAVES;
     if (verdict != CHANGED_LEAVES) /* else the record has died */
@@ -290,15 +313,17 @@ void slice_changed_forget(struct slices *slices, struct slice *slice)
 static uint32_t count_again(const struct slice *slice, enum slice_move_kind kind)
 {
     const struct slice_leavers *leavers = &slice->leavers[kind];
-    uint32_t at = 0, unit, count = 0, in_blocks = 0;
+    uint32_t at = 0, unit, count = 0, in_blocks = 0, leave = 0;
     for (struct slice_move move; slice_moves_next(&slice->moves, &at, &unit, &move);)
         count += move.kind == kind;
-    for (uint32_t block = 0; leavers->in_block && block < slice->head.blocks; block++)
+    for (uint32_t block = 0; leavers->in_block && block < slice->head.blocks; block++) {
         in_blocks += leavers->in_block[block];
+        leave += leave_of(slice, kind, block);
+    }
     bool listed = !list_empty(&leavers->link);
-    CHECK(count == leavers->count && in_blocks == count);
-    CHECK(listed == (count > 0 && !slice->leavers_stay));
-    return slice->leavers_stay ? 0 : count;
+    CHECK(in_blocks == count && leave == leavers->count);
+    CHECK(listed == (leave > 0 && !slice->leavers_stay));
+    return slice->leavers_stay ? 0 : leave;
 }
 
 void slice_changed_valid(const struct slices *slices)

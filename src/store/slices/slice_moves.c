@@ -3,8 +3,9 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-/* A slot: segment << 32 | kind << 30 | bytes / 8 << 24 | unit + 1; 0 is empty. */
-enum { UNIT_BITS = 24, BYTES_BITS = 6, KIND_AT = UNIT_BITS + BYTES_BITS, SLOTS_MIN = 16 };
+/* A slot: segment << 32 | kind << 29 | bytes / 8 << 23 | unit + 1; 0 is empty. */
+enum { UNIT_BITS = 23, BYTES_BITS = 6, KIND_AT = UNIT_BITS + BYTES_BITS, KINDS = 8 };
+enum { SLOTS_MIN = 16 };
 
 static uint32_t unit_of(uint64_t slot)
 {
@@ -16,7 +17,7 @@ static struct slice_move move_of(uint64_t slot)
     return (struct slice_move){
         .segment = (uint32_t)(slot >> 32),
         .bytes = (uint32_t)(slot >> UNIT_BITS & ((1 << BYTES_BITS) - 1)) * 8,
-        .kind = (enum slice_move_kind)(slot >> KIND_AT & 3),
+        .kind = (enum slice_move_kind)(slot >> KIND_AT & (KINDS - 1)),
     };
 }
 

@@ -15,7 +15,8 @@
 /* What is known of the job since then. */
 enum slice_move_kind {
     MOVE_BURIED, /* it is buried, … */
-    MOVE_READY,  /* … or ready, or held by a connection, of which the log says nothing: … */
+    MOVE_READY,  /* … or ready, or held by a connection, of which the log says nothing, … */
+    MOVE_FAR,    /* … or delayed until far beyond the horizon: … */
     MOVE_LEAVER_KINDS,              /* … it may leave memory, by slice_changed.c */
     MOVE_STAYS = MOVE_LEAVER_KINDS, /* it must stay in memory until it changes */
     MOVE_OTHER,

@@ -122,15 +122,22 @@ static struct slice *slice_at(const struct slices *slices, uint64_t where)
  * What the job is after this MOVE. One that must stay in memory does so until it changes; of the
  * others a copy says how they are now: that a job fell due, for example, no event says.
  */
-static enum slice_move_kind kind_of(const struct slice *slice, const struct event *event,
-                                    uint32_t unit, bool copy)
+static enum slice_move_kind kind_of(const struct slices *slices, const struct slice *slice,
+                                    const struct event *event, uint32_t unit, bool copy)
 {
+    const struct store *store = slices->store;
+    int64_t horizon_us = store->options.horizon_us;
+    /* Twice: it is still beyond the horizon when the cleaner comes by its record in the log. */
+    int64_t far_us = time_add(time_add(store->now_us, horizon_us), horizon_us);
     struct slice_move last;
     if (copy && slice_moves_find(&slice->moves, unit, &last) && last.kind == MOVE_STAYS)
         return MOVE_STAYS;
     if (event->job.state == JOB_BURIED)
         return MOVE_BURIED;
-    return event->job.state == JOB_READY ? MOVE_READY : MOVE_OTHER;
+    if (event->job.state == JOB_READY)
+        return MOVE_READY;
+    bool far = event->job.state == JOB_DELAYED && horizon_us > 0 && event->job.due_us > far_us;
+    return far ? MOVE_FAR : MOVE_OTHER;
 }
 
 void slices_moved(struct slices *slices, const struct event *event, uint32_t segment, size_t bytes,
@@ -141,8 +148,9 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     uint32_t unit = slice_unit(offset);
     if (!slice || offset >= slice->head.data_end || slice_is_dead(slice, offset))
         return;
-    struct slice_move move = {
-        .segment = segment, .bytes = (uint32_t)bytes, .kind = kind_of(slice, event, unit, copy)};
+    struct slice_move move = {.segment = segment,
+                              .bytes = (uint32_t)bytes,
+                              .kind = kind_of(slices, slice, event, unit, copy)};
     forget_move(slices, slice, unit);
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
@@ -184,6 +192,8 @@ void slices_drop(struct slices *slices, struct slice *slice)
     slices->dead_jobs -= slice->dead_jobs;
     slices->live_bytes -= slice->live_bytes;
     slices->count--;
+    if (slices->count == 0)
+        slices->load.waits = false; /* without slices there is no turn that would find it */
     mem_free(slice->fences);
     mem_free(slice->dead);
     mem_free(slice->unread);

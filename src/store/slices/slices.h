@@ -8,7 +8,7 @@
  *     spill ──parts──▶ in use ──loaded block by block before the due times──▶ no live record left
  *                        │                                                          │
  *                        ├─ mostly dead: live records go back to the log ───────────┴▶ removed
- *                        └─ of jobs that are buried or ready since, if many are: the same
+ *                        └─ of jobs that are buried, ready or put off since, if many are: the same
  *
  * Invariants
  * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit in
@@ -47,8 +47,8 @@ struct record;
 
 /* Jobs of a slice that have changed, are of one kind since then, and may leave memory. */
 struct slice_leavers {
-    struct list link; /* slice_changed::slices, if there are some, and they can be read */
-    uint32_t count;
+    struct list link;   /* slice_changed::slices, if there are some, and they can be read */
+    uint32_t count;     /* without those of blocks that are not worth a read for them */
     uint32_t *in_block; /* so many in each block; NULL: there was none */
 };
 

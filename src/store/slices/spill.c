@@ -59,14 +59,23 @@ struct spill {
 
 /* ---- gathering ---- */
 
+uint64_t spill_room_bytes(const struct store *store)
+{
+    return ROOM_SEGMENTS * store->options.segment_bytes;
+}
+
+bool spill_would_have_room(const struct store *store, uint64_t freed)
+{
+    uint64_t need = spill_room_bytes(store), max_bytes = store->options.max_bytes;
+    uint64_t used = segments_store_bytes(store->segments), kept = used > freed ? used - freed : 0;
+    uint64_t free_bytes = store->disk->verbs->room(store->disk);
+    return (free_bytes > need || freed > need - free_bytes) &&
+           (max_bytes == 0 || kept + need <= max_bytes);
+}
+
 static bool has_room(const struct store *store)
 {
-    uint64_t segment_bytes = store->options.segment_bytes;
-    uint64_t max_bytes = store->options.max_bytes;
-    uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
-    uint64_t free_bytes = store->disk->verbs->room(store->disk);
-    return !segments_full(store->segments) && free_bytes / ROOM_SEGMENTS > segment_bytes &&
-           (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
+    return !segments_full(store->segments) && spill_would_have_room(store, 0);
 }
 
 /* More was gathered than memory is left. */

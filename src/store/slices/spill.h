@@ -31,6 +31,11 @@ struct clean_work {
     uint64_t jobs, bytes, copied;
 };
 
+/* Bytes that must be free, on the disk and below max_bytes, or no slice is made. */
+uint64_t spill_room_bytes(const struct store *store);
+/* Are they free, if so many bytes of the store's other files are removed before? */
+bool spill_would_have_room(const struct store *store, uint64_t freed);
+
 struct spill *spill_new(struct store *store);
 void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 

@@ -64,11 +64,12 @@ struct far_bed {
     struct loop loop;      /* its time alone */
     uint64_t memory_bytes; /* the limit; 0: none */
     bool no_horizon, keeps_history;
-    bool buries;          /* all jobs are pushed as buried ones; … */
-    uint64_t buried_stay; /* … so many of them stay in memory */
-    bool readies;         /* all jobs are pushed as ready ones, of few priorities, or … */
-    bool falls_due;       /* … as delayed ones with such priorities; … */
-    uint64_t ready_stay;  /* … so many of them stay in memory */
+    bool buries;           /* all jobs are pushed as buried ones; … */
+    uint64_t buried_stay;  /* … so many of them stay in memory */
+    bool readies;          /* all jobs are pushed as ready ones, of few priorities, or … */
+    bool falls_due;        /* … as delayed ones with such priorities; … */
+    uint64_t ready_stay;   /* … so many of them stay in memory */
+    uint64_t put_off_stay; /* as in store_options::put_off_in_memory */
     struct answer answer;
 };
 
@@ -221,6 +222,7 @@ static inline void open_engine(void)
                   .horizon_us = bed.no_horizon ? 0 : HORIZON_US,
                   .checkpoint_bytes = 1,
                   .image_jobs = 1,
+                  .put_off_in_memory = bed.put_off_stay,
                   .history_us = bed.keeps_history ? 24 * HOUR_US : 0,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 100000,

@@ -520,6 +520,81 @@ static void p8_far_jobs_do_not_come_beyond_the_limit_of_memory(void **state)
     assert_int_equal(totals().jobs[JOB_READY], JOBS - 1);
 }
 
+/* The remedy for memory that is short: all far jobs are deleted. */
+static void p8_pushes_are_taken_again_when_those_that_waited_have_ended(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024 };
+    bed.memory_bytes = LIMIT;
+    restart();
+    char *ballast = mem_alloc(LIMIT);
+    bed.loop.now_us += INT64_C(10) * 24 * HOUR_US; /* all are due */
+    rest(50);
+    assert_int_equal(push(JOBS, START_US, IF_EXISTS_REJECT), ERR_MEMORY_LIMIT);
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(ask_job(CMD_DELETE, number), OK);
+    rest(100);
+    mem_free(ballast);
+    bed.loop.now_us += SECOND_US;
+    rest(20);
+    assert_int_equal(push(JOBS, START_US, IF_EXISTS_REJECT), OK);
+}
+
+/* Takes a job of t, and gives it back until `due_us`. False: there is none. */
+static bool take_and_put_off(int64_t due_us, uint32_t releases)
+{
+    struct bytes t = BYTES("t");
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &t, .topic_count = 1, .max = 1, .ttr_us = HOUR_US}};
+    if (ask(&take) != OK)
+        return false;
+    assert_int_equal(bed.answer.job.counts.releases, releases);
+    assert_true(bed.answer.job.body.len > 0);
+    struct cmd put_off = {.kind = CMD_RELEASE,
+                          .job = {.ref.seq = bed.answer.job.ref.seq,
+                                  .lease = bed.answer.job.lease,
+                                  .has_delay = true,
+                                  .due_us = due_us}};
+    assert_int_equal(ask(&put_off), OK);
+    return true;
+}
+
+/* A consumer that gives each job back until later, and takes it again then, has them in memory only
+   for a while. */
+static void p8_far_jobs_that_were_put_off_leave_memory_again(void **state)
+{
+    enum { OF_T = JOBS / 3 * 2, STAY = 20, TIMES = 3 };
+    (void)state;
+    bed.put_off_stay = STAY;
+    bed.ready_stay = JOBS;
+    restart();
+    for (uint32_t times = 0; times < TIMES; times++) {
+        bed.loop.now_us += 1000 * HOUR_US;
+        for (int i = 0; i < 100 && totals().far > 0; i++) {
+            bed.loop.now_us += SECOND_US;
+            rest(20);
+        }
+        assert_int_equal(totals().far, 0);
+        unsigned taken = 0;
+        while (take_and_put_off(bed.loop.now_us + 500 * HOUR_US + taken * SECOND_US, times))
+            taken++;
+        assert_int_equal(taken, OF_T);
+        assert_in_range(totals().far, 0, OF_T / 2);
+        if (times == 1)
+            restart();
+        for (int i = 0; i < 200; i++) {
+            bed.loop.now_us += 10000;
+            rest(1);
+        }
+        grow_log();
+        assert_int_equal(totals().jobs[JOB_DELAYED], OF_T);
+        assert_in_range(totals().far, OF_T - STAY, OF_T);
+        restart();
+        assert_int_equal(list_in_order(JOB_DELAYED, 17, false), OF_T);
+        assert_in_range(totals().far, OF_T - STAY, OF_T);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +623,8 @@ int main(void)
                                         setup_without_horizon, teardown),
         TEST(p3_far_jobs_come_when_they_are_due_and_not_before),
         TEST(p8_far_jobs_do_not_come_beyond_the_limit_of_memory),
+        TEST(p8_pushes_are_taken_again_when_those_that_waited_have_ended),
+        TEST(p8_far_jobs_that_were_put_off_leave_memory_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

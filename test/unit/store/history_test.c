@@ -5,6 +5,7 @@
  */
 #include "history_bed.h"
 #include "store/history/history_parts.h"
+#include "store/slices/spill.h"
 #include "test/unit/support/every.h"
 
 enum { TURNS = 120 };
@@ -460,6 +461,184 @@ static void turned_off_it_yields_to_jobs(void **state)
     model_fini(model);
 }
 
+/* While the files are read, jobs take the room that was there when it began. */
+static void p8_a_merge_stays_below_the_limit(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 26);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    const struct history *history = model->store->history;
+    for (int i = 0; i < 7; i++)
+        add_file(&past, 150);
+    for (int i = 0; i < 150; i++)
+        happen(&past, 2, true, 300);
+    for (int i = 0;
+         i < 1000 && !history_merge_works(history->merge) && !history_merge_busy(history->merge);
+         i++) {
+        struct model_job *job = model_pick(model);
+        if (job)
+            model_end(model, job);
+        (void)model_push(model);
+        model_turn(model);
+    }
+    assert_true(history_merge_works(history->merge) || history_merge_busy(history->merge));
+    uint64_t most = sim_disk_used(model->disk) + MODEL_SEGMENT;
+    model->store->options.max_bytes = most;
+    for (int i = 0; i < 100; i++) {
+        store_turn(model->store, model->now_us);
+        model->now_us += 30000;
+        model_disk_works(model);
+        store_poll(model->store);
+        assert_true(sim_disk_used(model->disk) <= most);
+    }
+    check(&past);
+    model->store->options.max_bytes = 0; /* now it is done */
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_true(stats.history_files < 8);
+    check(&past);
+    model_fini(model);
+}
+
+/* ---- far jobs ---- */
+
+enum { FAR_JOBS = 400 };
+
+/* A store with files of history, and jobs in its log that are due in the far future; closed. */
+static void build_beside_far_jobs(struct past *past)
+{
+    struct model *model = &past->model;
+    past_init(past, 23);
+    model->body_bytes = 300;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 6; i++)
+        add_file(past, 150);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    for (unsigned i = 0; i < FAR_JOBS; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+    model_close(model);
+    model_use_slices(model);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+}
+
+/* History takes no room that far jobs need to leave memory, and all files together stay below the
+   limit. `limited`: store.max_bytes leaves so little room, else the disk does. */
+static void far_jobs_leave_beside(bool limited)
+{
+    static struct past past;
+    struct model *model = &past.model;
+    struct store_stats stats;
+    build_beside_far_jobs(&past);
+    uint64_t most = sim_disk_used(model->disk) + MODEL_SEGMENT / 2;
+    if (limited)
+        model->options.max_bytes = most;
+    else
+        sim_disk_capacity(model->disk, most);
+    assert_int_equal(model_open(model), OK);
+    store_stats(model->store, &stats);
+    uint64_t files = stats.history_files;
+    for (int i = 0; i < 600; i++) {
+        store_turn(model->store, model->now_us);
+        if (i % 4 == 0)
+            (void)model_push(model);
+        model->now_us += 30000;
+        model_disk_works(model);
+        store_poll(model->store);
+        store_valid(model->store);
+        assert_true(sim_disk_used(model->disk) <= most);
+    }
+    store_stats(model->store, &stats);
+    print_message("%llu of %llu files of history left, %llu jobs in slices\n",
+                  (unsigned long long)stats.history_files, (unsigned long long)files,
+                  (unsigned long long)stats.slice_jobs);
+    assert_true(stats.slice_jobs > 0 && stats.history_files < files);
+    model->options.max_bytes = 0;
+    sim_disk_capacity(model->disk, 0);
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    model_fini(model);
+}
+
+static void p8_far_jobs_leave_memory_beside_history_on_a_full_disk(void **state)
+{
+    (void)state;
+    far_jobs_leave_beside(false);
+}
+
+static void p8_far_jobs_and_history_stay_below_the_limit_together(void **state)
+{
+    (void)state;
+    far_jobs_leave_beside(true);
+}
+
+static void p8_new_history_leaves_the_room_that_slices_need(void **state)
+{
+    enum { TURNS_MANY = 2500, CAPACITY = 24 * MODEL_SEGMENT };
+    (void)state;
+    static struct past past;
+    struct model *model = &past.model;
+    struct store_stats stats;
+    past_init(&past, 25);
+    model_use_slices(model);
+    model->body_bytes = 300;
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    sim_disk_capacity(model->disk, CAPACITY);
+    assert_int_equal(model_open(model), OK);
+    uint64_t files = 0, written = 0;
+    for (int i = 0; i < TURNS_MANY; i++) {
+        happen(&past, 2, true, 300);
+        if (i % 4 == 0)
+            (void)model_push(model);
+        store_turn(model->store, model->now_us);
+        model->now_us += 30000;
+        model_disk_works(model);
+        store_poll(model->store);
+        store_stats(model->store, &stats);
+        if (stats.history_files > files) { /* a segment may have been made since */
+            uint64_t room = CAPACITY - sim_disk_used(model->disk);
+            assert_true(room >= 3 * MODEL_SEGMENT ||
+                        !spill_would_have_room(model->store, model->store->history->bytes));
+            written++;
+        }
+        files = stats.history_files;
+    }
+    print_message("%llu files of history written, %llu left, %llu jobs in slices\n",
+                  (unsigned long long)written, (unsigned long long)files,
+                  (unsigned long long)stats.slice_jobs);
+    assert_true(written > 5 && stats.slice_jobs > 0);
+    model_fini(model);
+}
+
+/* What a stop leaves for the next start counts as well. */
+static void p8_an_image_of_far_jobs_stays_below_the_limit_beside_history(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct model *model = &past.model;
+    struct store_stats stats;
+    build_beside_far_jobs(&past);
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 10; i++)
+        model_settle(model);
+    store_stats(model->store, &stats);
+    assert_true(stats.slice_jobs > FAR_JOBS / 2);
+    uint64_t most = sim_disk_used(model->disk) + 1000;
+    model->store->options.max_bytes = most;
+    model_close(model);
+    assert_true(sim_disk_used(model->disk) <= most);
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    model_fini(model);
+}
+
 /* Seven small files are not worth writing a large one again. */
 static void a_large_file_is_not_written_again_for_small_ones(void **state)
 {
@@ -496,6 +675,11 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_read_now_is_there_when_it_can),
         cmocka_unit_test(a_disk_that_cannot_read_a_file_keeps_the_store_from_opening),
         cmocka_unit_test(turned_off_it_yields_to_jobs),
+        cmocka_unit_test(p8_a_merge_stays_below_the_limit),
+        cmocka_unit_test(p8_far_jobs_leave_memory_beside_history_on_a_full_disk),
+        cmocka_unit_test(p8_far_jobs_and_history_stay_below_the_limit_together),
+        cmocka_unit_test(p8_new_history_leaves_the_room_that_slices_need),
+        cmocka_unit_test(p8_an_image_of_far_jobs_stays_below_the_limit_beside_history),
         cmocka_unit_test(a_large_file_is_not_written_again_for_small_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,10 +144,11 @@ static void p8_they_leave_though_memory_is_short(void **state)
 static unsigned asked;
 
 static enum changed_verdict count_asked(struct store_callbacks *callbacks,
-                                        const struct event *event, uint64_t where)
+                                        const struct event *event, uint64_t where,
+                                        int64_t due_after_us)
 {
     asked++;
-    return model_relocate_changed(callbacks, event, where);
+    return model_relocate_changed(callbacks, event, where, due_after_us);
 }
 
 /* Jobs with notes of failed attempts: the core does not let them leave. */

@@ -711,6 +711,40 @@ static void p8_they_do_not_wait_for_a_slice_that_is_emptied(void **state)
     model_fini(&model);
 }
 
+/* The last far jobs end while they wait for memory: nothing is left that would come, and nobody is
+   refused any more. */
+static void p8_they_do_not_wait_when_all_have_ended(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_with(&model, 600, 300, MODEL_SEGMENT);
+    model.callbacks.far_room = far_room;
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    size_t last = 0;
+    while (!model.jobs[last].far)
+        last++;
+    for (size_t i = 0; i < model.job_count; i++)
+        if (i != last)
+            model_end(&model, &model.jobs[i]);
+    settle_for(&model, 1);
+    assert_true(store_far_waits(model.store));
+    store_turn(model.store, model.now_us); /* there is no room: it looks again in a while, … */
+    model_end(&model, &model.jobs[last]);
+    for (int i = 0; i < 20; i++) { /* … and in less the slice has gone */
+        store_turn(model.store, model.now_us += 1000);
+        model_disk_works(&model);
+        store_poll(model.store);
+    }
+    store_stats(model.store, &stats);
+    assert_int_equal(stats.slices, 0);
+    settle_for(&model, 1);
+    assert_false(store_far_waits(model.store));
+    store_stats(model.store, &stats);
+    assert_false(stats.far_waits);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -732,6 +766,7 @@ int main(void)
         cmocka_unit_test(near_jobs_that_come_are_not_written_again_and_again),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
         cmocka_unit_test(p8_they_do_not_wait_for_a_slice_that_is_emptied),
+        cmocka_unit_test(p8_they_do_not_wait_when_all_have_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

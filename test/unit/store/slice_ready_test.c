@@ -103,12 +103,13 @@ static unsigned asked;
 static bool in_front; /* the first half of the jobs may not leave */
 
 static enum changed_verdict count_asked(struct store_callbacks *callbacks,
-                                        const struct event *event, uint64_t where)
+                                        const struct event *event, uint64_t where,
+                                        int64_t due_after_us)
 {
     asked++;
     if (in_front && event->job.seq <= FAR_JOBS / 2)
         return CHANGED_WAITS;
-    return model_relocate_changed(callbacks, event, where);
+    return model_relocate_changed(callbacks, event, where, due_after_us);
 }
 
 /* Consumers come to them soon, or a connection holds them: that is asked once in a round of the
@@ -248,6 +249,44 @@ static void p1_p7_a_failed_call_while_ready_jobs_leave_their_slices_loses_none(v
     fail_all_changed(&lives);
 }
 
+/* ---- for want of memory ---- */
+
+/* They were due soon when the cleaner came by, and stayed; nobody takes them. Pushes are refused
+   for want of memory, so no new records have it come by again. */
+static void p8_jobs_that_fell_due_in_the_log_leave_when_memory_is_short(void **state)
+{
+    enum { JOBS = 400 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.delay_us = 1;
+    model.body_bytes = 500;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    settle_for(&model, 10);
+    for (size_t i = 0; i < model.job_count; i += 2)
+        model.jobs[i].ready = true; /* which no event says; the others stay */
+    model.now_us += INT64_C(3600) * 1000000;
+    settle_for(&model, 10);
+    store_stats(model.store, &stats);
+    assert_int_equal(stats.slice_jobs, 0);
+    model.callbacks.memory_left = no_memory_left;
+    settle_for(&model, 10);
+    store_stats(model.store, &stats);
+    print_message("%llu of %d jobs have left\n", (unsigned long long)stats.slice_jobs, JOBS);
+    assert_true(stats.slice_jobs > JOBS / 4);
+    uint64_t checkpoints = stats.checkpoints;
+    settle_for(&model, 10); /* what cannot leave is not written again and again */
+    store_stats(model.store, &stats);
+    assert_int_equal(stats.checkpoints, checkpoints);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +299,7 @@ int main(void)
         cmocka_unit_test(all_of_a_slice_that_cannot_be_read_stay),
         cmocka_unit_test(p1_p5_p9_cuts_while_ready_jobs_leave_their_slices_lose_none),
         cmocka_unit_test(p1_p7_a_failed_call_while_ready_jobs_leave_their_slices_loses_none),
+        cmocka_unit_test(p8_jobs_that_fell_due_in_the_log_leave_when_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,6 +202,7 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
     case EVENT_MOVE:
         if (job) {
             job->priority = event->job.priority;
+            job->due_us = event->job.due_us;
             job->buried = event->job.state == JOB_BURIED;
             job->ready = event->job.state == JOB_READY;
         }
@@ -333,12 +334,15 @@ static inline size_t model_buried_in_memory(const struct model *model)
 }
 
 static inline enum changed_verdict model_relocate_changed(struct store_callbacks *callbacks,
-                                                          const struct event *event, uint64_t where)
+                                                          const struct event *event, uint64_t where,
+                                                          int64_t due_after_us)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     const struct model_job *job = model_find(model, event->job.seq);
     assert_true(job && job->live && !job->far && job->stored.where == where);
-    assert_true(model_state(job) != JOB_DELAYED && event->kind == EVENT_JOB);
+    assert_true(event->kind == EVENT_JOB);
+    if (model_state(job) == JOB_DELAYED && job->due_us <= due_after_us)
+        return CHANGED_WAITS;
     if (job->noted)
         return CHANGED_STAYS;
     model_relocate(callbacks, event, where);
