@@ -324,7 +324,7 @@ class Run:
                 self.settle(0.02)
         elif self.waiting or self.tie(step):  # one by one: see whole-turns
             for line, body in zip(step.lines, step.bodies):
-                if not (self.waiting and line in ("kick 2", "kick 100")):
+                if not (self.waiting and line in ("kick 2", "kick 100", "kick -1")):
                     self.ask(Step(step.connection, "ask", (line,), (body,)))
                     self.settle(0.01)
         else:
