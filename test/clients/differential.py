@@ -332,9 +332,11 @@ class Run:
 
     @staticmethod
     def tie(step):
-        """Would laterd on Redis have jobs due in one microsecond? It kicks and shows those by
-        priority, beanstalkd in the order of their puts."""
-        return Laterd.redis_url and sum(map(delays, step.lines)) > 1
+        """Would laterd have jobs due in one microsecond, and another order than that of the
+        commands? It is that of their numbers then, on Redis that of their priorities."""
+        delayed = [line for line in step.lines if delays(line)]
+        return len(delayed) > 1 and (Laterd.redis_url
+                                     or any(line.startswith("release") for line in delayed))
 
     def ask(self, step):
         self.send(step)

@@ -113,6 +113,18 @@ def kick_of_two(one, other, _):
     return body
 
 
+def delayed_together(one, *_):
+    old = one.put(b"released")
+    one.reserve()
+    one.send(command("put 0 60 60 3", b"put") + command(f"release {old} 0 60"))
+    new = one.answer().number
+    assert one.answer() == "RELEASED"
+    body = one.ask("peek-delayed").data
+    for job_id in (old, new):
+        one.ask(f"delete {job_id}")
+    return body
+
+
 SHOWN = [
     ("huge-numbers", huge_timeout, "TIMED_OUT", "waits"),
     ("huge-numbers", huge_bound, "KICKED 0", "KICKED 1"),
@@ -125,6 +137,7 @@ SHOWN = [
     ("paused-tube-stays", paused_tube, False, True),
     ("whole-turns", whole_turns, b"first", b"best"),
     ("whole-turns", kick_of_two, b"first", b"best"),
+    ("whole-turns", delayed_together, b"put", b"released"),
 ]
 
 
