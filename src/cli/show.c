@@ -32,6 +32,14 @@ void show_value(const json_t *object, const char *key, struct buf *out)
     }
 }
 
+const char *show_safe(const json_t *object, const char *key, struct buf *room)
+{
+    room->len = 0;
+    show_value(object, key, room);
+    buf_add_char(room, '\0');
+    return room->at;
+}
+
 void show_cell(struct table *table, const json_t *object, const char *key)
 {
     struct buf text = {0};

@@ -13,6 +13,9 @@ struct table;
 const char *show_string(const json_t *object, const char *key);
 /* A member as short text: strings as they are, numbers in decimal; "" if not there. */
 void show_value(const json_t *object, const char *key, struct buf *out);
+/* The same, in `room`, whose content it replaces: valid until that is changed. For a line of
+   printf: a server's texts, such as MySQL's in them, must not reach the terminal as they are. */
+const char *show_safe(const json_t *object, const char *key, struct buf *room);
 /* The same as a cell of a table. */
 void show_cell(struct table *table, const json_t *object, const char *key);
 /* A count, 0 if not there. */

@@ -324,7 +324,7 @@ class Run:
                 self.settle(0.02)
         elif self.waiting or self.tie(step):  # one by one: see whole-turns
             for line, body in zip(step.lines, step.bodies):
-                if not (self.waiting and line in ("kick 2", "kick 100")):
+                if not (self.waiting and line in ("kick 2", "kick 100", "kick -1")):
                     self.ask(Step(step.connection, "ask", (line,), (body,)))
                     self.settle(0.01)
         else:
@@ -332,9 +332,11 @@ class Run:
 
     @staticmethod
     def tie(step):
-        """Would laterd on Redis have jobs due in one microsecond? It kicks and shows those by
-        priority, beanstalkd in the order of their puts."""
-        return Laterd.redis_url and sum(map(delays, step.lines)) > 1
+        """Would laterd have jobs due in one microsecond, and another order than that of the
+        commands? It is that of their numbers then, on Redis that of their priorities."""
+        delayed = [line for line in step.lines if delays(line)]
+        return len(delayed) > 1 and (Laterd.redis_url
+                                     or any(line.startswith("release") for line in delayed))
 
     def ask(self, step):
         self.send(step)

@@ -35,7 +35,8 @@ DIVERGENCES = {
                          "beanstalkd forgets the pause with the tube's last user",
     # When things happen.
     "whole-turns": "commands that arrive together are all done before waiting clients are served, "
-                   "and the best job of all goes first; beanstalkd serves them after each",
+                   "and the best job of all goes first; beanstalkd serves them after each, and "
+                   "after each job of a kick",
     "slow-clients": "a client that does not take its answers, or stops in the middle of a body, is "
                     "closed after request_seconds",
     "shared-limits": "limits.jobs, limits.topics and limits.connections of the server hold for "

@@ -84,11 +84,13 @@ static int ask_directory(struct cli *cli, char **out_directory)
     } else {
         *out_directory = mem_alloc(strlen(directory) + 1);
         memcpy(*out_directory, directory, strlen(directory) + 1);
+        struct buf shown = {0};
         if (directory[0] != '/' && !directory_there(directory))
             cli_message(cli,
                         "the server names its store %s, from the folder it was started in; from "
                         "elsewhere give --data-dir",
-                        directory);
+                        show_safe(store, "data_dir", &shown));
+        buf_fini(&shown);
     }
     json_decref(stats);
     return code;

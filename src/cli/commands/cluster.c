@@ -20,8 +20,9 @@ static void show_cluster(const json_t *cluster)
     int64_t role_us = (int64_t)show_count(cluster, "role_ms") * 1000;
     bool election = json_is_true(json_object_get(cluster, "election"));
     bool active = strcmp(show_string(cluster, "role"), "active") == 0;
-    buf_addf(&out, "%-11s %s for %s%s\n", "role", show_string(cluster, "role"),
-             duration_text(role_us, room),
+    buf_addf(&out, "%-11s ", "role");
+    show_value(cluster, "role", &out);
+    buf_addf(&out, " for %s%s\n", duration_text(role_us, room),
              election ? ""
              : active ? " (no election: all daemons on this Redis serve)"
                       : " (there is no election: [member])");

@@ -90,7 +90,8 @@ static void resync_progress(const struct cli *cli, struct pace *pace, const json
                             const json_t *part)
 {
     static const char *const counts[] = {"jobs", "of", "rows", "rows_of", "ms"};
-    const char *step = show_string(part, "step"), *error = show_string(answer, "error");
+    const char *step = show_string(part, "step");
+    struct buf error = {0};
     uint64_t jobs = show_count(part, "jobs"), of = show_count(part, "of");
     uint64_t rows = show_count(part, "rows"), rows_of = show_count(part, "rows_of");
     if (cli->json) {
@@ -113,9 +114,10 @@ static void resync_progress(const struct cli *cli, struct pace *pace, const json
         (void)fputs("all rows compared, waits for MySQL to commit the last of them", stderr);
     else
         (void)fputs("waits for the journal to begin again", stderr);
-    if (*error)
-        (void)fprintf(stderr, " (the journal does not write: %s)", error);
+    if (*show_safe(answer, "error", &error))
+        (void)fprintf(stderr, " (the journal does not write: %s)", error.at);
     (void)fputc('\n', stderr);
+    buf_fini(&error);
 }
 
 /* ---- resync ---- */
@@ -142,7 +144,9 @@ static int end_resync(struct cli *cli, const json_t *part)
 {
     const char *state = show_string(part, "state");
     if (strcmp(state, "done") != 0) {
-        cli_message(cli, "the resync failed: %s", show_string(part, "why"));
+        struct buf why = {0};
+        cli_message(cli, "the resync failed: %s", show_safe(part, "why", &why));
+        buf_fini(&why);
         return EXIT_REFUSED;
     }
     if (cli->json)
@@ -219,10 +223,13 @@ static int resync(struct cli *cli, bool no_wait)
 static void show_part(const json_t *answer, const char *what, void (*report)(const json_t *))
 {
     const json_t *part = json_object_get(answer, what);
-    const char *state = show_string(part, "state"), *why = show_string(part, "why");
-    (void)printf("%s: %s%s%s\n", what, state, *why ? ": " : "", why);
-    if (strcmp(state, "none") != 0)
+    struct buf state = {0}, why = {0};
+    bool some = *show_safe(part, "why", &why);
+    (void)printf("%s: %s%s%s\n", what, show_safe(part, "state", &state), some ? ": " : "", why.at);
+    if (strcmp(state.at, "none") != 0)
         report(part);
+    buf_fini(&state);
+    buf_fini(&why);
 }
 
 static void show_lag(const json_t *lag)
@@ -261,24 +268,35 @@ static void show_partitions(const json_t *partitions)
     }
 }
 
-/* Shows the journal's health. An earlier version's answer lacks it. */
-static void show_health(const json_t *answer)
+/* In which state it is, who writes it, and why it does not. */
+static void show_state(const json_t *answer)
 {
     static const char *const words[][2] = {{"out_of_step", "out of step"},
                                            {"elsewhere", "another daemon writes it"}};
     char span[TEXT_ROOM];
-    const char *state = show_string(answer, "state"), *writer = show_string(answer, "writer");
-    if (!*state)
-        return;
+    struct buf state_room = {0}, room = {0}, mode = {0};
+    const char *state = show_safe(answer, "state", &state_room);
+    const char *writer = show_safe(answer, "writer", &room);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         state = strcmp(state, words[i][0]) == 0 ? words[i][1] : state;
     (void)printf("journal: %s%s%s, for %s (mode %s)\n", state, *writer ? ": " : "", writer,
                  duration_text((int64_t)show_count(answer, "state_ms") * 1000, span),
-                 show_string(answer, "mode"));
-    if (*show_string(answer, "error"))
-        (void)printf("error: %s\n", show_string(answer, "error"));
-    if (*show_string(answer, "hint"))
-        (void)printf("what to do: %s\n", show_string(answer, "hint"));
+                 show_safe(answer, "mode", &mode));
+    if (*show_safe(answer, "error", &room))
+        (void)printf("error: %s\n", room.at);
+    if (*show_safe(answer, "hint", &room))
+        (void)printf("what to do: %s\n", room.at);
+    buf_fini(&state_room);
+    buf_fini(&room);
+    buf_fini(&mode);
+}
+
+/* Shows the journal's health. An earlier version's answer lacks it. */
+static void show_health(const json_t *answer)
+{
+    if (!*show_string(answer, "state"))
+        return;
+    show_state(answer);
     if (json_is_object(json_object_get(answer, "lag")))
         show_lag(json_object_get(answer, "lag"));
     else if (strcmp(show_string(answer, "state"), "elsewhere") != 0)

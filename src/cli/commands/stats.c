@@ -46,6 +46,7 @@ static void add_store(struct buf *out, const json_t *stats)
 {
     const json_t *store = json_object_get(stats, "store");
     char disk[TEXT_ROOM], live[TEXT_ROOM], syncs[TEXT_ROOM];
+    struct buf kind = {0};
     double age_s = store ? real_of(store, "stats_age_ms") / 1000 : 0;
     if (age_s >= STATS_OLD_S)
         buf_addf(out, "%-10s  jobs and totals are those of %.0f s ago: /readyz tells why\n",
@@ -54,12 +55,14 @@ static void add_store(struct buf *out, const json_t *stats)
         return; /* another engine has other figures */
     uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");
     buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segment%s, %s sync%s of %.2f ms%s%s\n",
-             "store", show_string(store, "kind"), size_text(show_count(store, "disk_bytes"), disk),
+             "store", show_safe(store, "kind", &kind),
+             size_text(show_count(store, "disk_bytes"), disk),
              size_text(show_count(store, "live_bytes"), live), (unsigned long long)segments,
              plural(segments), count_text(sync_count, syncs), plural(sync_count),
              real_of(store, "sync_ms_avg"),
              json_is_true(json_object_get(store, "full")) ? "  FULL: pushes are refused" : "",
              json_is_true(json_object_get(store, "failed")) ? "  FAILED: restart laterd" : "");
+    buf_fini(&kind);
 }
 
 /* A count that takes up to `width` bytes: "1,234,567" or "1,234K". */

@@ -168,19 +168,32 @@ void api_refuse_call(struct call *call, int status, const char *code, const char
     api_problem_set(&call->problem, status, code, "", detail);
 }
 
-void api_send(const struct api_output *output, int status, const char *content_type,
-              struct bytes body)
+static void respond(const struct api_output *output, int status, const char *allow,
+                    const char *content_type, struct bytes body)
 {
     const struct response_format *format = output->format;
     struct http_response response = {
         .status = status,
         .content_type = content_type,
+        .allow = allow ? bytes_str(allow) : (struct bytes){0},
         .close = format->close,
         .http10_keep_alive = format->http10 && !format->close,
         .head_only = format->head_only,
         .date = output->date,
     };
     http_respond(output->out, &response, body);
+}
+
+void api_send(const struct api_output *output, int status, const char *content_type,
+              struct bytes body)
+{
+    respond(output, status, NULL, content_type, body);
+}
+
+void api_send_problem(const struct api_output *output, const struct problem *problem,
+                      const char *content_type, struct bytes body)
+{
+    respond(output, problem->status, problem->allow, content_type, body);
 }
 
 const char *api_topic_flaw(struct bytes name)

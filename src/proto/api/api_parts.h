@@ -63,6 +63,10 @@ bool api_refuse_name(struct problem *problem, struct bytes name, const char *cod
 /* Refuses a call, which becomes CALL_PROBLEM. */
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
 
+/* api_send() for a problem: with its status, and its methods if it has some (405). */
+void api_send_problem(const struct api_output *output, const struct problem *problem,
+                      const char *content_type, struct bytes body);
+
 /* NULL if a topic may have this name, else why not, to be read after "the topic". */
 const char *api_topic_flaw(struct bytes name);
 /* NULL if a client may choose this id, else why not, to be read after "the id". */

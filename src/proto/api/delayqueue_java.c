@@ -221,7 +221,7 @@ static void send_failure(const struct api_output *output, const struct problem *
     buf_add_str(&body, "{\"code\":1,\"msg\":\"系统异常，请联系管理员\",\"exception\":");
     json_add_text(&body, bytes_str(problem->detail), JSON_STYLE_PLAIN);
     buf_add_char(&body, '}');
-    api_send(output, problem->status, json_type, buf_bytes(&body));
+    api_send_problem(output, problem, json_type, buf_bytes(&body));
     buf_fini(&body);
 }
 

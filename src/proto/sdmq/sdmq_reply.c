@@ -20,13 +20,13 @@ static int status_of(enum job_state state)
     return 0;
 }
 
-static void send_failure(const struct api_output *output, int status, const char *message)
+static void send_failure(const struct api_output *output, const struct problem *problem)
 {
     struct buf body = {0};
     buf_add_str(&body, "{\"success\":false,\"code\":500,\"message\":");
-    json_add_text(&body, bytes_str(message), JSON_STYLE_PLAIN);
+    json_add_text(&body, bytes_str(problem->detail), JSON_STYLE_PLAIN);
     buf_add_str(&body, ",\"data\":null}");
-    api_send(output, status, json_type, buf_bytes(&body));
+    api_send_problem(output, problem, json_type, buf_bytes(&body));
     buf_fini(&body);
 }
 
@@ -119,7 +119,8 @@ void sdmq_reply(const struct api_output *output, const struct reply *reply)
     enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
     struct problem problem;
     if (api_is_failure(output, reply, &problem)) {
-        send_failure(output, 200, problem.detail);
+        problem.status = 200;
+        send_failure(output, &problem);
     } else if (kind == CMD_PUSH) {
         send_id(output, &reply->jobs[0].ref);
     } else if (kind == CMD_RESERVE && reply->err == OK && reply->count > 0) {
@@ -131,7 +132,7 @@ void sdmq_reply(const struct api_output *output, const struct reply *reply)
 
 void sdmq_problem(const struct api_output *output, const struct problem *problem)
 {
-    send_failure(output, problem->status, problem->detail);
+    send_failure(output, problem);
 }
 
 static void send_count(const struct api_output *output, int64_t took_us, const char *verb,

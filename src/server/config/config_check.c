@@ -228,7 +228,8 @@ static void check_member(struct checking *checking)
 {
     enum { NAME_MAX = 64, URL_MAX = 200 };
     const char *name = checking->config->member_name, *url = checking->config->member_advertise;
-    bool starts = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    size_t host = strncmp(url, "http://", 7) == 0 ? 7 : strncmp(url, "https://", 8) == 0 ? 8 : 0;
+    bool starts = host && url[host] && url[host] != ':' && url[host] != '/';
     if (!name[0] || strlen(name) >= NAME_MAX || !is_plain(name, ".-_"))
         refuse_word(checking, "name", name, "must be 1 to 63 letters, digits, ., - or _");
     if (url[0] && (!starts || strlen(url) > URL_MAX || !is_plain(url, ".-_:/[]%~")))

@@ -1,7 +1,8 @@
 /*
  * Each item is a GET with a ticket of its own, up to UNANSWERED_MAX at a time; its JSON waits in
  * the arena for those before it. The bodies that the engine returns with the properties are not
- * kept.
+ * kept. A job that has gone meanwhile is left out; one that cannot be shown now ends the listing
+ * with that error, because the cursor goes past it: a client would take it for gone.
  *
  * An answered() callback must not submit commands: it adds the listing to server::listings, and
  * listings_step() submits the next GETs.
@@ -20,9 +21,9 @@ enum {
 struct listing_item {
     struct ticket ticket;
     struct listing *listing;
-    struct job_ref ref; /* the id lies in the arena */
-    bool unanswered;    /* it is submitted, and not answered */
-    struct bytes text;  /* JSON; empty: not answered, or gone */
+    struct job_view view; /* as it was listed; what it borrows lies in the arena */
+    bool unanswered;      /* it is submitted, and not answered */
+    struct bytes text;    /* JSON; empty: not answered, or gone */
 };
 
 struct listing {
@@ -32,6 +33,8 @@ struct listing {
     struct listing_item *items;
     uint32_t count, next, unanswered; /* items; the next to submit; submitted and not answered */
     struct bytes cursor;
+    enum err err;         /* of a job that cannot be shown now: no more GETs, and no list */
+    const char *why;      /* as reply::why; in the arena */
     size_t text_bytes;    /* of all items */
     size_t counted_bytes; /* in pipeline::working_bytes */
 };
@@ -91,6 +94,11 @@ static void finish(struct listing *listing)
 {
     struct request *request = listing->request;
     struct server *server = http_server(request->http);
+    if (listing->err) {
+        request_answer(request,
+                       &(struct reply){.err = listing->err, .why = listing->why, .kind = CMD_LIST});
+        return; /* it is freed */
+    }
     struct listing_texts *texts = arena_alloc(&listing->arena, sizeof(*texts));
     *texts = (struct listing_texts){
         .items = listing->items, .count = listing->count, .cursor = listing->cursor};
@@ -115,19 +123,36 @@ static void queue_next_step(struct listing *listing)
 
 /* ---- the jobs ---- */
 
+static void show(struct listing_item *item, const struct job_view *job)
+{
+    struct buf text = {0};
+    api_list_job(&text, job);
+    item->text = arena_copy(&item->listing->arena, buf_bytes(&text));
+    item->listing->text_bytes += text.len;
+    buf_fini(&text);
+}
+
+static void keep_error(struct listing *listing, const struct reply *reply)
+{
+    if (listing->err)
+        return;
+    listing->err = reply->err;
+    if (reply->why)
+        listing->why = arena_copy(&listing->arena, bytes_of(reply->why, strlen(reply->why) + 1)).at;
+}
+
 static void got(struct ticket *ticket, const struct reply *reply)
 {
     struct listing_item *item = LIST_ENTRY(ticket, struct listing_item, ticket);
     struct listing *listing = item->listing;
-    struct buf text = {0};
     item->unanswered = false;
     listing->unanswered--;
-    if (reply->err == OK && reply->count > 0) {
-        api_list_job(&text, &reply->jobs[0]);
-        item->text = arena_copy(&listing->arena, buf_bytes(&text));
-        listing->text_bytes += text.len;
-        buf_fini(&text);
-    }
+    if (reply->err == OK && reply->count > 0)
+        show(item, &reply->jobs[0]);
+    else if (reply->err == ERR_DAMAGED) /* its properties are lost with its body, for good */
+        show(item, &item->view);
+    else if (reply->err != OK && reply->err != ERR_NOT_FOUND)
+        keep_error(listing, reply);
     queue_next_step(listing);
 }
 
@@ -135,7 +160,7 @@ static void submit_next(struct listing *listing)
 {
     struct session *session = &listing->request->http->pipeline.session;
     struct listing_item *item = &listing->items[listing->next++];
-    struct cmd cmd = {.kind = CMD_GET, .job.ref = item->ref};
+    struct cmd cmd = {.kind = CMD_GET, .job.ref = item->view.ref};
     item->unanswered = true;
     listing->unanswered++;
     budget_spend(&session->server->budget, GET_NS);
@@ -148,7 +173,8 @@ static bool step(struct list *item)
 {
     struct listing *listing = LIST_ENTRY(item, struct listing, place);
     const struct server *server = http_server(listing->request->http);
-    for (unsigned steps = 0; listing->next < listing->count && listing->unanswered < UNANSWERED_MAX;
+    for (unsigned steps = 0;
+         !listing->err && listing->next < listing->count && listing->unanswered < UNANSWERED_MAX;
          steps++) {
         if (steps > 0 && budget_spent(&server->budget)) {
             list_remove(&listing->place); /* as below; server_step_each() puts it back */
@@ -158,7 +184,7 @@ static bool step(struct list *item)
     }
     list_remove(&listing->place); /* a GET that was answered at once may have put it there */
     count_memory(listing);
-    if (listing->next == listing->count && listing->unanswered == 0)
+    if ((listing->err || listing->next == listing->count) && listing->unanswered == 0)
         finish(listing);
     return false;
 }
@@ -170,17 +196,34 @@ bool listings_step(struct server *server)
 
 /* ---- the list ---- */
 
+/* `topic`: in the arena. All jobs of a list are of one. */
+static struct job_view keep_view(struct arena *arena, const struct job_view *job,
+                                 struct bytes topic)
+{
+    struct job_view view = *job;
+    struct bytes waits = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
+    view.ref.id = arena_copy(arena, job->ref.id);
+    view.topic = topic;
+    view.retry_us = (const int64_t *)(const void *)arena_copy(arena, waits).at;
+    view.content_type = view.body = view.properties = (struct bytes){0};
+    view.notes = NULL;
+    view.note_count = 0;
+    return view;
+}
+
 static void keep(struct listing *listing, const struct reply *reply)
 {
+    struct bytes topic = {0};
+    if (reply->count)
+        topic = arena_copy(&listing->arena, reply->jobs[0].topic);
     listing->count = reply->count;
     listing->cursor = arena_copy(&listing->arena, reply->cursor);
     listing->items = arena_alloc(&listing->arena, reply->count * sizeof(*listing->items));
     for (uint32_t i = 0; i < reply->count; i++) {
-        const struct job_ref *ref = &reply->jobs[i].ref;
         listing->items[i] = (struct listing_item){
             .ticket.answered = got,
             .listing = listing,
-            .ref = {.id = arena_copy(&listing->arena, ref->id), .seq = ref->seq},
+            .view = keep_view(&listing->arena, &reply->jobs[i], topic),
         };
     }
 }

@@ -98,6 +98,33 @@ def whole_turns(one, other, _):
     return body
 
 
+def kick_of_two(one, other, _):
+    ids = []
+    for body, priority in ((b"first", 9), (b"best", 1)):
+        ids.append(one.put(body, priority))
+        one.reserve()
+        one.ask(f"bury {ids[-1]} {priority}")
+    other.send("reserve\r\n")
+    assert eventually(lambda: one.stats()["current-waiting"] == "1")
+    assert one.ask("kick 2") == "KICKED 2"
+    body = other.answer().data
+    for job_id in ids:
+        other.ask(f"delete {job_id}")
+    return body
+
+
+def delayed_together(one, *_):
+    old = one.put(b"released")
+    one.reserve()
+    one.send(command("put 0 60 60 3", b"put") + command(f"release {old} 0 60"))
+    new = one.answer().number
+    assert one.answer() == "RELEASED"
+    body = one.ask("peek-delayed").data
+    for job_id in (old, new):
+        one.ask(f"delete {job_id}")
+    return body
+
+
 SHOWN = [
     ("huge-numbers", huge_timeout, "TIMED_OUT", "waits"),
     ("huge-numbers", huge_bound, "KICKED 0", "KICKED 1"),
@@ -109,6 +136,8 @@ SHOWN = [
     ("resume-is-no-pause", resume, "2", "1"),
     ("paused-tube-stays", paused_tube, False, True),
     ("whole-turns", whole_turns, b"first", b"best"),
+    ("whole-turns", kick_of_two, b"first", b"best"),
+    ("whole-turns", delayed_together, b"put", b"released"),
 ]
 
 

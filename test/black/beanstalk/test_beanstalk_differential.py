@@ -37,8 +37,7 @@ def pair(tmp_path_factory):
 
 @pytest.mark.long
 def test_random_sequences(pair):
-    # The same ones each time: `make diff-beanstalkd` looks for new ones. Seeds 12216818 and 7335221
-    # differ (who gets which job when a kick makes two ready and one consumer waits), unexplained.
+    # The same ones each time: `make diff-beanstalkd` looks for new ones.
     begin, seed = time.monotonic(), 0
 
     def may_go_on():

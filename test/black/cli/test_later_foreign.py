@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import local_server
@@ -74,6 +75,40 @@ def test_no_content_is_a_success_only_where_a_laterd_says_no_more():
             assert later(server.url, words).returncode == DONE
         for words in POP:
             assert later(server.url, words).returncode == NOTHING
+
+
+BAD = "\x1b[2J\x9b1m\x07"  # a terminal would obey it
+JOB = {"id": BAD, "topic": BAD, "state": BAD, "url": BAD, "tags": [BAD], "body": BAD, "result": BAD,
+       "last_failure": {"time": BAD, "code": 1, "reason": BAD}}
+PART = {"state": BAD, "why": BAD}
+SHOWN = {
+    "GET /v1/journal": {"journal": True, "state": BAD, "error": BAD, "hint": BAD, "writer": BAD, "mode": BAD,
+                        "restore": PART, "resync": PART},
+    "POST /v1/journal/resync": {"journal": True},
+    "GET /v1/stats": {"version": BAD, "jobs": {}, "store": {"kind": BAD}},
+    "GET /v1/cluster": {"role": BAD, "serving": True, "election": True, "name": BAD, "leader": BAD, "why": BAD},
+    "GET /v1/topics": {"topics": [{"name": BAD}]},
+    "GET /v1/topics/t": {"name": BAD, "held": BAD, "held_by": BAD, "next_due": BAD,
+                         "settings": {"order": BAD, "target": {"type": BAD, "url": BAD}}},
+    "GET /v1/topics/t/jobs": {"jobs": [JOB]},
+    "POST /v1/topics/t/test": {"outcome": BAD, "reason": BAD, "response": BAD},
+    "GET /v1/jobs/j": JOB,
+    "GET /v1/jobs/j/attempts": {"attempts": [{"time": BAD, "reason": BAD, "address": BAD, "response": BAD}]},
+    "GET /v1/jobs/j/history": {"events": [{"time": BAD, "event": BAD, "state": BAD, "by": BAD, "lease": BAD}]},
+    "POST /v1/topics/t/jobs": JOB,
+    "POST /v1/reserve": {"jobs": [JOB]},
+}
+
+
+@pytest.mark.parametrize("words", ["journal status", "journal resync", "stats", "cluster", "topics", "topics t", "list t",
+                                   "list t --labels", "topic test t", "get j", "attempts j", "history j", "push t x",
+                                   "pop t"])
+def test_no_control_character_of_a_server_reaches_the_terminal(words):
+    """Its texts may be those of others: of a job's client, or of a MySQL."""
+    with Fake({path: (200, answer) for path, answer in SHOWN.items()}) as fake:
+        done = later(fake.url, words)
+    assert re.search(r"\?\[2J\?1m\?", done.stdout + done.stderr), done
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr), done
 
 
 def test_lines_are_pushed_only_if_the_server_says_what_became_of_each():

@@ -391,7 +391,9 @@ def test_a_url_in_a_file_that_is_too_long_is_not_cut(tmp_path):
 
 
 @pytest.mark.parametrize("key, value, words", [
-    ("name", "a b", "letters"), ("advertise", "queue1:9277", "must be a URL"), ("timeout", "100ms", "1s")])
+    ("name", "a b", "letters"), ("advertise", "queue1:9277", "must be a URL"),
+    ("advertise", "http://", "must be a URL"), ("advertise", "https://:9277", "must be a URL"),
+    ("timeout", "100ms", "1s")])
 def test_a_wrong_value_is_refused(tmp_path, key, value, words):
     path = tmp_path / "laterd.conf"
     path.write_text(f"[member]\nurl = alone\n{key} = {value}\n", encoding="utf-8")

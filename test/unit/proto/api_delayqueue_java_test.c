@@ -114,6 +114,11 @@ static void failures_have_the_originals_shape(void **state)
     struct call call = call_of(HTTP_M_GET, "/push", NULL);
     (void)refusal(&call);
     assert_int_equal(status(), 405);
+    assert_non_null(strstr(fixture_out.at, "\r\nAllow: POST\r\n"));
+    call = call_of(HTTP_M_POST, "/pop/t", NULL);
+    (void)refusal(&call);
+    assert_int_equal(status(), 405);
+    assert_non_null(strstr(fixture_out.at, "\r\nAllow: GET\r\n"));
     call = call_of(HTTP_M_GET, "/x", NULL);
     (void)refusal(&call);
     assert_int_equal(status(), 404);

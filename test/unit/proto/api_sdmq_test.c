@@ -249,23 +249,25 @@ static void paths_and_methods_that_are_none_are_refused(void **state)
         enum http_method method;
         const char *target;
         int status;
+        const char *allow;
     } cases[] = {
-        {HTTP_M_GET, "/push", 405},
-        {HTTP_M_POST, "/delete?jobId=1", 405},
-        {HTTP_M_POST, "/get/t", 405},
-        {HTTP_M_POST, "/clearAll", 405},
-        {HTTP_M_GET, "/get/", 404},
-        {HTTP_M_GET, "/reStore/", 404},
-        {HTTP_M_GET, "/x", 404},
-        {HTTP_M_GET, "/delete", 200},
-        {HTTP_M_GET, "/finish", 200},
-        {HTTP_M_GET, "/reStoreJob", 200},
-        {HTTP_M_GET, "/reStore?expire=x", 200},
+        {HTTP_M_GET, "/push", 405, "\r\nAllow: POST\r\n"},
+        {HTTP_M_POST, "/delete?jobId=1", 405, "\r\nAllow: GET\r\n"},
+        {HTTP_M_POST, "/get/t", 405, "\r\nAllow: GET\r\n"},
+        {HTTP_M_POST, "/clearAll", 405, "\r\nAllow: GET\r\n"},
+        {HTTP_M_GET, "/get/", 404, NULL},
+        {HTTP_M_GET, "/reStore/", 404, NULL},
+        {HTTP_M_GET, "/x", 404, NULL},
+        {HTTP_M_GET, "/delete", 200, NULL},
+        {HTTP_M_GET, "/finish", 200, NULL},
+        {HTTP_M_GET, "/reStoreJob", 200, NULL},
+        {HTTP_M_GET, "/reStore?expire=x", 200, NULL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = call_of(cases[i].method, cases[i].target, NULL);
         assert_memory_equal(refusal(&call), FAILURE, strlen(FAILURE));
         assert_int_equal(status(), cases[i].status);
+        assert_true(!cases[i].allow || strstr(fixture_out.at, cases[i].allow));
     }
     struct call call =
         ask(DIALECT_SDMQ,
