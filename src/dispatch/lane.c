@@ -118,7 +118,8 @@ void lane_visit(struct lane *lane)
 {
     struct pump *pump = lane->pump;
     if (lane->state == LANE_RESERVING) {
-        bool held = lane->origin && origin_until_us(lane->origin) > pump_now(pump);
+        bool held = (lane->origin && origin_until_us(lane->origin) > pump_now(pump)) ||
+                    bucket_tokens(&lane->bucket, pump_now(pump)) == 0;
         if (closed_by(lane) == HELD_NOT && !held)
             return;
         pump->options.door->cancel(pump->options.door, &lane->ticket);

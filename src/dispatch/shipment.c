@@ -419,6 +419,10 @@ static void send_now(struct shipment *shipment)
     bucket_take(&lane->bucket);
     shipment->state = SHIP_SENT;
     lane->sink->sink->verbs->send(lane->sink->sink, &shipment->delivery);
+    /* It may have waited for its key, and taken the last token from the reserve under way: then the
+       lane must wait for a token, because others in pump::ready have no timer of their own. */
+    if (lane->state == LANE_RESERVING)
+        lane_visit(lane);
 }
 
 /* Checked again for a job that has waited for its key: it was reserved some time ago. */
