@@ -45,7 +45,7 @@ $(BUILD)/test/sink/nats_test: $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/sink/na
 $(BUILD)/test/sink/nats_test: LIBS += $(LIBS_nats)
 $(BUILD)/test/sink/nats_names_test: $(BUILD)/src/sink/nats/names.o
 
-$(BUILD)/test/sink/amqp_test: $(patsubst %,$(BUILD)/src/sink/amqp/%.o,channel delay message)
+$(BUILD)/test/sink/amqp_test: $(patsubst %,$(BUILD)/src/sink/amqp/%.o,channel delay link message)
 $(BUILD)/test/sink/amqp_test: LIBS += $(LIBS_amqp)
 
 $(filter $(BUILD)/test/journal/%,$(UNIT)): $(JOURNAL_PURE)

@@ -49,7 +49,8 @@ void rabbit_link_close(struct rabbit_link *link, bool in_order);
 bool rabbit_link_open_channel(struct rabbit_link *link, amqp_channel_t channel, bool confirms);
 
 /* Checks the result of a call that waits for an answer. False: it failed; `why` is set to `what`
-   and the reason. */
+   and the reason, and `refused` if RabbitMQ has closed the connection for a message that was sent
+   before the call. */
 bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_reply_t reply);
 
 enum rabbit_next { RABBIT_FRAME, RABBIT_NOTHING, RABBIT_BROKEN };
