@@ -106,7 +106,7 @@ static enum err check_reference(struct bytes reference, struct secret_problem *p
 {
     bool is_file = bytes_starts(reference, file_prefix);
     bool is_variable = reference.len > 1 && reference.at[0] == '$';
-    if ((is_file || is_variable) && reference.len < SECRET_REFERENCE_MAX &&
+    if ((is_file || is_variable) && reference.len <= TARGET_PATH_MAX &&
         !memchr(reference.at, '\0', reference.len))
         return OK;
     /* It may be the secret itself. */
