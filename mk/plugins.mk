@@ -49,7 +49,7 @@ $(BUILD)/test/sink/amqp_test: $(patsubst %,$(BUILD)/src/sink/amqp/%.o,channel de
 $(BUILD)/test/sink/amqp_test: LIBS += $(LIBS_amqp)
 
 $(filter $(BUILD)/test/journal/%,$(UNIT)): $(JOURNAL_PURE)
-$(BUILD)/test/journal/mysql_link_test: $(BUILD)/src/journal/mysql/link.o $(BUILD)/src/client/mysql/interrupt.o
+$(BUILD)/test/journal/mysql_link_test: $(patsubst %,$(BUILD)/src/%.o,journal/mysql/link journal/mysql/session client/mysql/interrupt)
 $(BUILD)/test/journal/mysql_link_test: LIBS += $(LIBS_journal-mysql)
 
 # For tests: drives a plugin's sink without a queue behind it.
