@@ -10,6 +10,7 @@
  */
 #include <xxhash.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -292,9 +293,8 @@ static void failed(struct lane *lane, enum err err)
 {
     if (err == ERR_EMPTY)
         return;
-    lane->backoff_us = lane->backoff_us ? lane->backoff_us * 2 : BACKOFF_FIRST_US;
-    if (lane->backoff_us > BACKOFF_MOST_US)
-        lane->backoff_us = BACKOFF_MOST_US;
+    lane->backoff_us =
+        lane->backoff_us ? backoff_after(lane->backoff_us, BACKOFF_MOST_US) : BACKOFF_FIRST_US;
     lane->not_before_us = pump_now(lane->pump) + lane->backoff_us / 2 +
                           (int64_t)(pump_random(lane->pump) % (uint64_t)(lane->backoff_us / 2 + 1));
 }

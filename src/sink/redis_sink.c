@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/mem.h"
@@ -213,9 +214,7 @@ static void rest(struct redis_sink *redis, const char *error)
     if (timer_is_armed(&redis->rest))
         return;
     loop_arm(loop_of(redis), &redis->rest, loop_of(redis)->now_us + redis->rest_us);
-    redis->rest_us *= 2;
-    if (redis->rest_us > REST_MAX_US)
-        redis->rest_us = REST_MAX_US;
+    redis->rest_us = backoff_after(redis->rest_us, REST_MAX_US);
     loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us); /* reports what waits */
     look_whether_ready(redis);
 }

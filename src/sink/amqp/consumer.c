@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -143,11 +144,8 @@ static bool pause(struct consumer *consumer)
         return true;
     consumer->consuming = false;
     consumer->cancelling = true;
-    consumer->pause_us = 2 * consumer->pause_us;
-    if (consumer->pause_us < PAUSE_FIRST_US)
-        consumer->pause_us = PAUSE_FIRST_US;
-    if (consumer->pause_us > PAUSE_MOST_US)
-        consumer->pause_us = PAUSE_MOST_US;
+    consumer->pause_us =
+        consumer->pause_us ? backoff_after(consumer->pause_us, PAUSE_MOST_US) : PAUSE_FIRST_US;
     consumer->resume_us = broker_now_us() + consumer->pause_us;
     log_event(
         LOG_WARN, "amqp_in_paused",
@@ -458,7 +456,7 @@ static void *thread_main(void *arg)
         rabbit_link_close(&consumer->link, well);
         if (!well)
             wait_to_connect(consumer, backoff_us);
-        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+        backoff_us = backoff_after(backoff_us, BACKOFF_MOST_US);
     }
     return NULL;
 }
