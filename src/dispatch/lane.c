@@ -289,7 +289,8 @@ static uint32_t share(const struct lane *lane)
 
 /* ---- reserving ---- */
 
-static void failed(struct lane *lane, enum err err)
+/* The reserve was refused: the next one waits, longer each time. EMPTY is no refusal. */
+static void back_off(struct lane *lane, enum err err)
 {
     if (err == ERR_EMPTY)
         return;
@@ -305,7 +306,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct pump *pump = lane->pump;
     rest(lane, LANE_IDLE, HELD_NOT);
     if (reply->err) {
-        failed(lane, reply->err);
+        back_off(lane, reply->err);
         lane->reserve_next = 1;
     } else {
         lane->backoff_us = 0;
