@@ -349,14 +349,21 @@ static bool take_method(struct consumer *consumer, const amqp_method_t *method)
     return true;
 }
 
+/* True: the bodies that are not settled take all the memory that they may. The next message waits
+   in the socket, and then at the sender. */
+static bool is_full(const struct consumer *consumer)
+{
+    return consumer->bytes_out > BYTES_OUT_MAX && !consumer->in_body;
+}
+
 static bool take_frames(struct consumer *consumer)
 {
     struct rabbit_link *link = &consumer->link;
     enum rabbit_next next = RABBIT_NOTHING;
     amqp_frame_t frame;
     for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
-        if (consumer->bytes_out > BYTES_OUT_MAX && !consumer->in_body)
-            break; /* the rest waits in the socket, and then at the sender */
+        if (is_full(consumer))
+            break;
         next = rabbit_link_next(link, &frame);
         if (next != RABBIT_FRAME)
             break;
@@ -413,6 +420,18 @@ static bool may_resume(const struct consumer *consumer)
            consumer->oldest_tag == consumer->next_tag && broker_now_us() >= consumer->resume_us;
 }
 
+/* Sleeps until there is something to do. False: the connection is lost. */
+static bool rest(struct consumer *consumer)
+{
+    int settled_fd = mailbox_fd(&consumer->settled);
+    if (!is_full(consumer)) {
+        rabbit_link_sleep(&consumer->link, settled_fd, SLEEP_MS);
+        return true;
+    }
+    rabbit_sleep_on(settled_fd, SLEEP_MS); /* the next message would end each sleep at once */
+    return rabbit_link_keep_alive(&consumer->link);
+}
+
 static bool serve(struct consumer *consumer)
 {
     while (!atomic_load(&consumer->closing)) {
@@ -422,8 +441,8 @@ static bool serve(struct consumer *consumer)
             return false;
         if (!take_frames(consumer))
             return false;
-        rabbit_link_sleep(&consumer->link, mailbox_fd(&consumer->settled),
-                          consumer->bytes_out > BYTES_OUT_MAX ? 1 : SLEEP_MS);
+        if (!rest(consumer))
+            return false;
     }
     return take_settled(consumer) && flush(consumer);
 }

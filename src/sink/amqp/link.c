@@ -335,6 +335,18 @@ bool rabbit_link_end_send(struct rabbit_link *link, int status)
     return status == 0;
 }
 
+bool rabbit_link_keep_alive(struct rabbit_link *link)
+{
+    const amqp_frame_t heartbeat = {.frame_type = AMQP_FRAME_HEARTBEAT};
+    int64_t every_us = (int64_t)amqp_get_heartbeat(link->state) * 1000000 / 2;
+    int64_t now_us = broker_now_us();
+    if (!every_us || now_us - link->kept_alive_us < every_us)
+        return true;
+    link->kept_alive_us = now_us;
+    rabbit_link_begin_send(link);
+    return rabbit_link_end_send(link, amqp_send_frame(link->state, &heartbeat));
+}
+
 int64_t rabbit_link_stuck_us(const struct rabbit_link *link)
 {
     long long since_us = atomic_load(&link->sending_since_us);
