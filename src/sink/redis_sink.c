@@ -66,7 +66,8 @@ struct push {
     struct timer late;
     int64_t begun_us;
     size_t bytes;
-    bool asks; /* waiting: to be sent after ASKING, to `ask_at` */
+    bool tried; /* it was sent, perhaps to a server that does not have its slot */
+    bool asks;  /* waiting: to be sent after ASKING, to `ask_at` */
     struct redis_address ask_at;
 };
 
@@ -155,8 +156,11 @@ static void be_late(struct timer *timer)
     bool sent = push->node != NULL;
     if (redis->closing)
         return; /* `work` reports it */
-    report(push, OUTCOME_FAILED, true,
-           sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    if (push->tried)
+        report(push, OUTCOME_FAILED, true,
+               sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    else
+        report(push, OUTCOME_UNSENT, false, "no server of Redis had room for it in time");
     if (!sent)
         free_push(push);
     look_whether_ready(redis);
@@ -426,6 +430,7 @@ static void send_to(struct push *push, struct node *node)
         write_list(out, delivery);
     link_expect(&node->link, &push->call);
     push->node = node;
+    push->tried = true;
     list_remove(&push->place);
     list_add_tail(&redis->sent, &push->place);
     redis->sent_bytes += push->bytes;
