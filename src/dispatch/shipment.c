@@ -521,7 +521,7 @@ static void plan_retry(struct shipment *shipment, const struct job_view *view)
     const int64_t *waits_us = view->retry_us;
     uint32_t count = view->retry_count, failures = view->failures;
     struct schedule schedule;
-    if (!count) { /* pushed before its topic had a schedule, else the door would have set it */
+    if (!count) { /* an empty one was given, or it was pushed before its topic had a target */
         schedule = topic_settings_schedule(settings, &shipment->pump->standard);
         waits_us = schedule.waits_us;
         count = schedule.count;
