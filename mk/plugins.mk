@@ -45,10 +45,12 @@ $(BUILD)/test/sink/nats_test: $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/sink/na
 $(BUILD)/test/sink/nats_test: LIBS += $(LIBS_nats)
 $(BUILD)/test/sink/nats_names_test: $(BUILD)/src/sink/nats/names.o
 
-$(BUILD)/test/sink/amqp_test: $(patsubst %,$(BUILD)/src/sink/amqp/%.o,channel delay message)
+$(BUILD)/test/sink/amqp_test: $(patsubst %,$(BUILD)/src/sink/amqp/%.o,channel delay link message)
 $(BUILD)/test/sink/amqp_test: LIBS += $(LIBS_amqp)
 
 $(filter $(BUILD)/test/journal/%,$(UNIT)): $(JOURNAL_PURE)
+$(BUILD)/test/journal/mysql_link_test: $(patsubst %,$(BUILD)/src/%.o,journal/mysql/link journal/mysql/session client/mysql/interrupt)
+$(BUILD)/test/journal/mysql_link_test: LIBS += $(LIBS_journal-mysql)
 
 # For tests: drives a plugin's sink without a queue behind it.
 $(BUILD)/sink_drive: $(BUILD)/test/harness/sink_drive.o $(ALL_LIB)

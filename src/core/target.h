@@ -40,7 +40,8 @@ enum {
     TARGET_HEADERS_MAX = 32,
     TARGET_SECRETS_MAX = 4,
     TARGET_BURY_ON_MAX = 32,
-    TARGET_URL_MAX = 2048, /* bytes */
+    TARGET_URL_MAX = 2048,  /* bytes */
+    TARGET_PATH_MAX = 1024, /* the same, of a file's name or a reference to a secret */
 };
 
 struct target_header {

@@ -23,7 +23,8 @@ enum {
     AWAY_US = 20000000,   /* how long a job is put off, unless its turn comes before … */
     AWAY_EACH_US = 2000,  /* … and longer for each job before it, so that not all come at once */
     RETURN_US = 1000000,  /* how long a job is given back for: past times would all become equal */
-    OVERDUE_US = 3000000, /* a job that is this late is looked up */
+    OVERDUE_US = 3000000, /* a job that is this late is looked up, … */
+    FOUND_READY_MOST = 2, /* … and if it is found ready, after twice as long, so often */
     PAGE = 100,           /* jobs in a page of a listing */
     CALL_NS = 800,
     LOOK_MOST = 64,
@@ -43,6 +44,7 @@ struct key_entry {
     struct shipment *shipment; /* NULL: the job is in the engine's queue */
     bool away;                 /* the job was put off until due_us, or until it is kicked */
     bool waits;                /* its shipment waits behind the first one: counted as held */
+    uint8_t found_ready;       /* look-ups in a row that found it so, up to FOUND_READY_MOST */
 };
 
 struct key_queue {
@@ -302,6 +304,13 @@ static void put_off_all(struct key_queue *queue)
     }
 }
 
+/* When the first one, which is in the engine's queue, is looked up. A topic that is paused, or
+   whose receiver takes no more, may have many keys whose jobs wait. */
+static int64_t look_up_us(const struct key_entry *first)
+{
+    return time_add(first->due_us, (int64_t)OVERDUE_US << first->found_ready);
+}
+
 /* To be called when the front of the queue has changed. */
 static void queue_go(struct key_queue *queue)
 {
@@ -316,7 +325,7 @@ static void queue_go(struct key_queue *queue)
         make_ready(first);
         return;
     }
-    loop_arm(pump->options.loop, &queue->timer, time_add(first->due_us, OVERDUE_US));
+    loop_arm(pump->options.loop, &queue->timer, look_up_us(first));
     if (first->away && first->due_us > pump_now(pump)) {
         list_remove(&queue->call);
         list_add_tail(&pump->calls, &queue->call);
@@ -339,7 +348,7 @@ static void call_first(struct key_queue *queue)
         .job = {.ref.seq = first->seq, .has_due = true, .due_us = first->due_us, .brief = true}};
     first->away = false;
     first->due_us = pump_now(pump);
-    loop_arm(pump->options.loop, &queue->timer, first->due_us + OVERDUE_US);
+    loop_arm(pump->options.loop, &queue->timer, look_up_us(first));
     (void)pump_submit(pump, &cmd, NULL); /* if this fails, the job is looked up when overdue */
 }
 
@@ -392,6 +401,7 @@ void key_order_left(struct shipment *shipment, int64_t due_us)
     count_held(entry, false);
     entry->shipment = NULL;
     entry->due_us = due_us;
+    entry->found_ready = 0;
     if (due_us <= 0)
         entry_remove(entry);
     if (first)
@@ -408,6 +418,13 @@ bool key_order_open(const struct key_order *order)
 
 /* ---- a job that does not come ---- */
 
+static void note_found(struct key_entry *first, const struct job_view *job, int64_t now_us)
+{
+    first->due_us = job->state == JOB_DELAYED ? job->due_us : now_us;
+    if (job->state == JOB_READY && first->found_ready < FOUND_READY_MOST)
+        first->found_ready++; /* not of a job that another daemon sends, which ends soon */
+}
+
 static void looked(struct ticket *ticket, const struct reply *reply)
 {
     struct key_queue *queue = LIST_ENTRY(ticket, struct key_queue, ticket);
@@ -422,8 +439,8 @@ static void looked(struct ticket *ticket, const struct reply *reply)
         first->due_us = pump_now(pump); /* the engine could not answer: looked up again */
     else if (!same || job->state == JOB_BURIED || job->state == JOB_GONE)
         entry_remove(first);
-    else /* a job that another daemon sends ends long before its lease does */
-        first->due_us = job->state == JOB_DELAYED ? job->due_us : pump_now(pump);
+    else
+        note_found(first, job, pump_now(pump));
     queue_go(queue);
 }
 

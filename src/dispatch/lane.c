@@ -10,6 +10,7 @@
  */
 #include <xxhash.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -118,7 +119,8 @@ void lane_visit(struct lane *lane)
 {
     struct pump *pump = lane->pump;
     if (lane->state == LANE_RESERVING) {
-        bool held = lane->origin && origin_until_us(lane->origin) > pump_now(pump);
+        bool held = (lane->origin && origin_until_us(lane->origin) > pump_now(pump)) ||
+                    bucket_tokens(&lane->bucket, pump_now(pump)) == 0;
         if (closed_by(lane) == HELD_NOT && !held)
             return;
         pump->options.door->cancel(pump->options.door, &lane->ticket);
@@ -288,13 +290,13 @@ static uint32_t share(const struct lane *lane)
 
 /* ---- reserving ---- */
 
-static void failed(struct lane *lane, enum err err)
+/* The reserve was refused: the next one waits, longer each time. EMPTY is no refusal. */
+static void back_off(struct lane *lane, enum err err)
 {
     if (err == ERR_EMPTY)
         return;
-    lane->backoff_us = lane->backoff_us ? lane->backoff_us * 2 : BACKOFF_FIRST_US;
-    if (lane->backoff_us > BACKOFF_MOST_US)
-        lane->backoff_us = BACKOFF_MOST_US;
+    lane->backoff_us =
+        lane->backoff_us ? backoff_after(lane->backoff_us, BACKOFF_MOST_US) : BACKOFF_FIRST_US;
     lane->not_before_us = pump_now(lane->pump) + lane->backoff_us / 2 +
                           (int64_t)(pump_random(lane->pump) % (uint64_t)(lane->backoff_us / 2 + 1));
 }
@@ -305,7 +307,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct pump *pump = lane->pump;
     rest(lane, LANE_IDLE, HELD_NOT);
     if (reply->err) {
-        failed(lane, reply->err);
+        back_off(lane, reply->err);
         lane->reserve_next = 1;
     } else {
         lane->backoff_us = 0;

@@ -135,7 +135,8 @@ struct pump {
 void lanes_init(struct pump *pump);
 /* Queues the lane, if it is idle, because something has changed that lets it reserve. */
 void lane_want(struct lane *lane);
-/* Queues it whatever it waits for, and cancels a reserve that is no longer allowed. */
+/* Its turn comes, whatever it waits for: queues it. A reserve under way goes on, unless it is no
+   longer allowed, or there is no token for a job: then it is cancelled first. */
 void lane_visit(struct lane *lane);
 /* The lane's turn in the ring: reserves, or sets its state and the reason. */
 void lane_reserve(struct lane *lane);
@@ -145,18 +146,25 @@ void lane_pause(struct lane *lane, const char *why);
 void lane_update_owner(struct lane *lane);
 /* True: with order by key, and another daemon may send its jobs, so this one must not. */
 bool lane_is_others(const struct lane *lane);
+/* The topic has these settings now, or none (NULL): makes, changes or ends its lane, which begins
+   again: with a window of one, and without errors. Holds `kept`. */
 void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept);
 /* Frees it if it has no target and nothing under way. */
 void lane_settle(struct lane *lane);
+/* Cancels its reserve. It must have no shipments. */
 void lane_free(struct lane *lane);
+/* Stores the pauses that lane_pause() has noted. Not within a callback of the engine. */
 void lanes_submit_pauses(struct pump *pump);
 /* The receiver may have credit: queues the next lane that waits for it. */
 void origin_wake(struct pump *pump, struct origin *origin);
+/* The receiver of this target and URL, with one user more: origin_release(). NULL: HTTP without a
+   URL, or with one that has no host. O(length) */
 struct origin *origin_of(struct lane *lane, const struct target *target, struct bytes url);
-/* The limits of the lane's jobs with this key; NULL: there are none. */
+/* The limits of the lane's jobs with this key, with one user more; NULL: there are none. */
 struct origin *origin_of_key(struct lane *lane, struct bytes key);
 /* One user of the origin less; NULL does nothing. */
 void origin_release(struct pump *pump, struct origin *origin);
+/* The sink of this target's type and broker; NULL: there is none. O(sinks) */
 struct push_sink *sink_of(struct pump *pump, const struct target *target);
 /* Its limit of deliveries under way, from its settings (which it must have) and the server's. */
 uint32_t lane_concurrency(const struct lane *lane);

@@ -419,6 +419,10 @@ static void send_now(struct shipment *shipment)
     bucket_take(&lane->bucket);
     shipment->state = SHIP_SENT;
     lane->sink->sink->verbs->send(lane->sink->sink, &shipment->delivery);
+    /* It may have waited for its key, and taken the last token from the reserve under way: then the
+       lane must wait for a token, because others in pump::ready have no timer of their own. */
+    if (lane->state == LANE_RESERVING)
+        lane_visit(lane);
 }
 
 /* Checked again for a job that has waited for its key: it was reserved some time ago. */
@@ -517,7 +521,7 @@ static void plan_retry(struct shipment *shipment, const struct job_view *view)
     const int64_t *waits_us = view->retry_us;
     uint32_t count = view->retry_count, failures = view->failures;
     struct schedule schedule;
-    if (!count) { /* pushed before its topic had a schedule, else the door would have set it */
+    if (!count) { /* an empty one was given, or it was pushed before its topic had a target */
         schedule = topic_settings_schedule(settings, &shipment->pump->standard);
         waits_us = schedule.waits_us;
         count = schedule.count;

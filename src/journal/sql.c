@@ -328,11 +328,13 @@ void sql_add_rejected(struct buf *out, const struct sql_rejected *row,
                       const struct sql_place *place)
 {
     size_t len = row->event.len < REJECTED_EVENT_MAX ? row->event.len : REJECTED_EVENT_MAX;
+    struct bytes error = bytes_str(row->error);
+    error.len = bytes_utf8_prefix(error); /* else this row is refused, too, and none follows */
     buf_addf(out, "INSERT INTO " JOURNAL_REJECTED "(batch,id,error,event,at) VALUES(%llu,",
              (unsigned long long)row->batch);
     sql_add_hex(out, (const uint8_t *)row->id.at, row->id.len);
     buf_add_char(out, ',');
-    sql_add_text(out, bytes_str(row->error));
+    sql_add_text(out, error);
     buf_add_char(out, ',');
     sql_add_hex(out, (const uint8_t *)row->event.at, len);
     buf_add_char(out, ',');

@@ -79,7 +79,7 @@ void sql_add_resync_end(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES
 struct sql_rejected {
     uint64_t batch;
     struct bytes id;
-    const char *error;
+    const char *error;  /* cut where it is not UTF-8, as one that was cut in a character */
     struct bytes event; /* the statement that it was to be; cut to 64 KiB */
     int64_t at_us;
 };

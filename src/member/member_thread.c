@@ -36,7 +36,7 @@ struct member_thread {
     bool closed;           /* close() was called: the arrival of the note frees this */
     struct member_view view;
     int64_t since_us;
-    struct member_requests wishes;
+    struct member_requests requests;
 };
 
 static struct member_thread *self(const struct member *member)
@@ -101,8 +101,8 @@ static void raise_above(struct member *member, uint64_t above)
 {
     struct member_thread *thread = self(member);
     lock(thread);
-    if (above > thread->wishes.above)
-        thread->wishes.above = above;
+    if (above > thread->requests.above)
+        thread->requests.above = above;
     unlock(thread);
     member_wake(thread);
 }
@@ -113,8 +113,8 @@ static void resign(struct member *member, int64_t rest_us)
     lock(thread);
     atomic_store(&thread->led_epoch, 0);
     thread->view.role = MEMBER_WAITING;
-    thread->wishes.resign = true;
-    thread->wishes.rest_us = rest_us;
+    thread->requests.resign = true;
+    thread->requests.rest_us = rest_us;
     unlock(thread);
     member_wake(thread);
 }
@@ -124,7 +124,7 @@ static void close_thread(struct member *member)
     struct member_thread *thread = self(member);
     lock(thread);
     atomic_store(&thread->led_epoch, 0);
-    thread->wishes.close = true;
+    thread->requests.close = true;
     unlock(thread);
     member_wake(thread);
     if (!thread->options.interrupt || !thread_join_within(thread->thread, CLOSE_US)) {
@@ -217,7 +217,7 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
     (void)snprintf(view.leader, sizeof(view.leader), "%s", leader);
     (void)snprintf(view.why, sizeof(view.why), "%s", why);
     lock(thread);
-    bool leads = tenure->leading && !thread->wishes.resign && !thread->wishes.close;
+    bool leads = tenure->leading && !thread->requests.resign && !thread->requests.close;
     if (leads)
         view.role = MEMBER_LEADING;
     /* The deadline first: a reader of the epoch then sees its deadline, or an earlier one. */
@@ -235,10 +235,10 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
 struct member_requests member_requests(struct member_thread *thread)
 {
     lock(thread);
-    struct member_requests wishes = thread->wishes;
-    thread->wishes = (struct member_requests){.close = wishes.close};
+    struct member_requests requests = thread->requests;
+    thread->requests = (struct member_requests){.close = requests.close};
     unlock(thread);
-    return wishes;
+    return requests;
 }
 
 int member_wake_fd(const struct member_thread *thread)

@@ -264,13 +264,13 @@ static void run(struct member_thread *thread, void *user)
     (void)loop_update_time(os_loop_port(redis->loop));
     begin(redis);
     for (;;) {
-        struct member_requests wishes = member_requests(thread);
-        if (wishes.close)
+        struct member_requests requests = member_requests(thread);
+        if (requests.close)
             break;
-        if (wishes.above)
-            claim_raise(&redis->claim, wishes.above, member_now_us());
-        if (wishes.resign)
-            claim_resign(&redis->claim, wishes.rest_us, member_now_us());
+        if (requests.above)
+            claim_raise(&redis->claim, requests.above, member_now_us());
+        if (requests.resign)
+            claim_resign(&redis->claim, requests.rest_us, member_now_us());
         if (claim_next_us(&redis->claim) <= member_now_us())
             ask(redis);
         member_publish(thread, &redis->claim.tenure, claim_leader(&redis->claim), redis->connected,

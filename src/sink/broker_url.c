@@ -4,6 +4,7 @@
 
 #include "base/ascii.h"
 #include "base/hex.h"
+#include "base/take_until.h"
 #include "sink/reference.h"
 
 static enum err refuse(struct broker_url_error *error, const char *text)
@@ -20,18 +21,6 @@ static bool take_scheme(struct bytes *text, const char *scheme)
         return false;
     *text = bytes_of(text->at + len + 3, text->len - len - 3);
     return true;
-}
-
-/* Returns the part before the first `mark`, and sets `text` to the part behind it. Without a mark:
- * returns all, and `text` is empty. */
-static struct bytes take_until(struct bytes *text, char mark)
-{
-    const char *at = text->len ? memchr(text->at, mark, text->len) : NULL;
-    size_t len = at ? (size_t)(at - text->at) : text->len;
-    struct bytes taken = bytes_of(text->at, len);
-    size_t skip = len + (at != NULL);
-    *text = bytes_of(text->at + skip, text->len - skip);
-    return taken;
 }
 
 static bool is_host_byte(char c)

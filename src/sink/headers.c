@@ -23,12 +23,15 @@ struct bytes sink_label_header(enum delivery_label label)
     return bytes_str(names[label]);
 }
 
-/* True: a job may have a header of that name. Not laterd-…, which are ours, nor nats-…, which
-   control that broker. */
+static bool is_ours(struct bytes name)
+{
+    return bytes_starts_nocase(name, BYTES("laterd-"));
+}
+
+/* True: a job may have a header of that name. Headers nats-… control that broker. */
 static bool is_free(struct bytes name)
 {
-    return !bytes_starts_nocase(name, BYTES("laterd-")) &&
-           !bytes_starts_nocase(name, BYTES("nats-"));
+    return !is_ours(name) && !bytes_starts_nocase(name, BYTES("nats-"));
 }
 
 static void add(struct sink_headers *out, struct bytes name, struct bytes value)
@@ -43,11 +46,6 @@ static bool among(const struct target_header *headers, unsigned count, struct by
             return true;
     }
     return false;
-}
-
-static bool is_ours(struct bytes name)
-{
-    return bytes_starts_nocase(name, BYTES("laterd-"));
 }
 
 /* Written into what is left of the room; 63 bytes are enough for a number and a time. */

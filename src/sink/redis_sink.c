@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/mem.h"
@@ -65,7 +66,8 @@ struct push {
     struct timer late;
     int64_t begun_us;
     size_t bytes;
-    bool asks; /* waiting: to be sent after ASKING, to `ask_at` */
+    bool tried; /* it was sent, perhaps to a server that does not have its slot */
+    bool asks;  /* waiting: to be sent after ASKING, to `ask_at` */
     struct redis_address ask_at;
 };
 
@@ -154,8 +156,11 @@ static void be_late(struct timer *timer)
     bool sent = push->node != NULL;
     if (redis->closing)
         return; /* `work` reports it */
-    report(push, OUTCOME_FAILED, true,
-           sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    if (push->tried)
+        report(push, OUTCOME_FAILED, true,
+               sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    else
+        report(push, OUTCOME_UNSENT, false, "no server of Redis had room for it in time");
     if (!sent)
         free_push(push);
     look_whether_ready(redis);
@@ -213,9 +218,7 @@ static void rest(struct redis_sink *redis, const char *error)
     if (timer_is_armed(&redis->rest))
         return;
     loop_arm(loop_of(redis), &redis->rest, loop_of(redis)->now_us + redis->rest_us);
-    redis->rest_us *= 2;
-    if (redis->rest_us > REST_MAX_US)
-        redis->rest_us = REST_MAX_US;
+    redis->rest_us = backoff_after(redis->rest_us, REST_MAX_US);
     loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us); /* reports what waits */
     look_whether_ready(redis);
 }
@@ -427,6 +430,7 @@ static void send_to(struct push *push, struct node *node)
         write_list(out, delivery);
     link_expect(&node->link, &push->call);
     push->node = node;
+    push->tried = true;
     list_remove(&push->place);
     list_add_tail(&redis->sent, &push->place);
     redis->sent_bytes += push->bytes;

@@ -14,6 +14,7 @@
  *   no connection, or it ended                  UNSENT; not ready until it is connected again
  *   NOPERM, another error                       FAILED
  *   nothing by the delivery's time-out          FAILED; a later reply is ignored
+ *   not sent to any server by then              UNSENT: its slot has none, or the window no room
  *
  * Single-threaded, on the loop's thread.
  */

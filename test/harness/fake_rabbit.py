@@ -28,6 +28,7 @@ class FakeRabbit:
         self.url = f"amqp://guest:guest@127.0.0.1:{self.listener.getsockname()[1]}/%2f"
         self.calls = queue.Queue()  # methods of the channel that consumes
         self.consumer = None
+        self.heartbeats = 0  # of the connection that consumes
         self.tag = 0
         self.connections = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -63,6 +64,8 @@ class FakeRabbit:
         if isinstance(one, frame.ProtocolHeader):
             start = spec.Connection.Start(0, 9, {}, b"PLAIN", b"en_US")
             connection.sendall(frame.Method(0, start).marshal())
+        if isinstance(one, frame.Heartbeat) and connection is self.consumer:
+            self.heartbeats += 1
         if not isinstance(one, frame.Method):
             return
         if isinstance(one.method, spec.Basic.Consume):
@@ -109,6 +112,15 @@ class FakeRabbit:
                 found.append(one)
             if isinstance(one, kinds) or (one is None and not self.is_open()):
                 break
+        return found
+
+    def calls_until_tag(self, tag):
+        """All calls up to one that settles this delivery tag."""
+        found, end = [], time.monotonic() + PATIENCE_S
+        while time.monotonic() < end and (not found or getattr(found[-1], "delivery_tag", 0) < tag):
+            one = self.call(1)
+            if one:
+                found.append(one)
         return found
 
     def is_open(self):

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "client/redis/resp.h"
 
@@ -90,9 +91,7 @@ static void end(struct link *link)
     forget_stream(link);
     if (link->wanted) {
         loop_arm(loop, &link->retry, loop->now_us + with_jitter(link->back_off_us));
-        link->back_off_us *= 2;
-        if (link->back_off_us > BACK_OFF_MAX_US)
-            link->back_off_us = BACK_OFF_MAX_US;
+        link->back_off_us = backoff_after(link->back_off_us, BACK_OFF_MAX_US);
     }
     if (was_open)
         link->options.callbacks->down(link->options.callbacks, link);

@@ -3,20 +3,7 @@
 #include <stdio.h>
 
 #include "base/hex.h"
-
-/* Up to the first `end`, which is taken away too; all of it if there is none. */
-static struct bytes take_until(struct bytes *text, char end)
-{
-    const char *at = text->len ? memchr(text->at, end, text->len) : NULL;
-    struct bytes part = *text;
-    if (at) {
-        part.len = (size_t)(at - text->at);
-        *text = bytes_of(at + 1, text->len - part.len - 1);
-    } else {
-        *text = bytes_of(text->at + text->len, 0);
-    }
-    return part;
-}
+#include "base/take_until.h"
 
 static bool copy_word(struct bytes text, char *room, size_t room_bytes)
 {

@@ -40,6 +40,7 @@ static const struct meaning meanings[] = {
     {1077, LINK_AWAY, "the server is shutting down"},
     {1317, LINK_AWAY, "somebody ended the statement; it is tried again"},
     {1927, LINK_AWAY, "somebody ended the connection; it is made again"},
+    {4031, LINK_AWAY, "the connection was idle for longer than wait_timeout; it is made again"},
     {1969, LINK_AWAY, "max_statement_time is too short for the journal's statements: raise it"},
     {3024, LINK_AWAY, "max_execution_time is too short for the journal's statements: raise it"},
     {1158, LINK_AWAY, "the network failed"},
@@ -321,5 +322,8 @@ MYSQL_RES *link_query(struct link *link, const char *sql, enum link_result *out_
 
 enum link_result link_ping(struct link *link)
 {
-    return mysql_ping(&link->mysql) ? failed(link) : succeeded(link);
+    if (!mysql_ping(&link->mysql))
+        return succeeded(link);
+    enum link_result result = failed(link);
+    return result == LINK_ROW ? LINK_AWAY : result; /* there are no values that it could refuse */
 }

@@ -53,6 +53,7 @@ enum link_result link_run(struct link *link, struct bytes sql, uint64_t *out_cha
 bool link_in_transaction(struct link *link);
 /* Runs a query and returns its complete result, for mysql_free_result(). NULL: see link->errnum. */
 MYSQL_RES *link_query(struct link *link, const char *sql, enum link_result *out_result);
+/* Whether the connection still works. Never ROW. */
 enum link_result link_ping(struct link *link);
 /* Clears the error of the last call, which was expected. */
 void link_forget_error(struct link *link);

@@ -245,8 +245,8 @@ enum link_result session_make_cursor(struct link *link, const struct journal_beg
         result = run_words(link, "START TRANSACTION");
     if (result == LINK_DONE)
         result = refuse_others(link, refusal);
-    if (result != LINK_DONE)
-        return result; /* the connection is closed, and with it the transaction */
+    if (result != LINK_DONE) /* the connection is closed, and with it the transaction */
+        return result == LINK_ROW ? LINK_REFUSED : result;
     buf_add_str(&sql, "INSERT INTO " JOURNAL_CURSORS "(store_id,epoch,batch,updated) VALUES(");
     sql_add_hex(&sql, begin->store, JOURNAL_STORE_BYTES);
     buf_addf(&sql, ",%llu,%llu,", (unsigned long long)cursor->epoch,

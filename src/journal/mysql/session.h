@@ -65,7 +65,8 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
 
 /* Makes the cursor as *cursor says, which does not exist; `moved`: when it was moved last; NULL:
    never. Of a log, also one whose row was deleted while it was ours, with a new epoch. AWAY and
-   REFUSED as session_take_cursor(): another store may have one by now. */
+   REFUSED as session_take_cursor(): another store may have one by now. Never ROW, which the writer
+   would take for another laterd that writes. */
 enum link_result session_make_cursor(struct link *link, const struct journal_begin *begin,
                                      const struct session_place *moved,
                                      const struct session_cursor *cursor,

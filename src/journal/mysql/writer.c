@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -513,7 +514,7 @@ static void *run(void *arg)
         set_connected(writer, false);
         link_close(&writer->link);
         on = on && pause(writer, backoff_us);
-        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+        backoff_us = backoff_after(backoff_us, BACKOFF_MOST_US);
     }
     mysql_thread_end();
     lock(writer);

@@ -348,16 +348,16 @@ static void run(struct member_thread *thread, void *user)
     zookeeper->thread = thread;
     open_handle(zookeeper);
     for (;;) {
-        struct member_requests wishes = member_requests(thread);
-        if (wishes.close)
+        struct member_requests requests = member_requests(thread);
+        if (requests.close)
             break;
         int64_t now_us = member_now_us();
         take_all(zookeeper);
         (void)zk_expire(election, now_us);
-        if (wishes.above)
-            zk_raise(election, wishes.above, now_us);
-        if (wishes.resign)
-            zk_resign(election, wishes.rest_us, now_us);
+        if (requests.above)
+            zk_raise(election, requests.above, now_us);
+        if (requests.resign)
+            zk_resign(election, requests.rest_us, now_us);
         if (!zookeeper->handle && zookeeper->reopen_us <= now_us)
             open_handle(zookeeper);
         while (zookeeper->handle && zk_next_us(election) <= member_now_us())

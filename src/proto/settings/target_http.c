@@ -6,7 +6,6 @@ enum {
     SECOND_US = 1000000,
     STATUS_FIRST = 100,
     STATUS_LAST = 599,
-    PATH_MAX_BYTES = 1024,
     UNIX_PATH_MAX = 107, /* sun_path without its NUL */
     BODY_RULE_MAX = 256,
     TIMEOUT_MAX_S = 600,
@@ -41,24 +40,24 @@ static bool read_unix_socket(struct settings_reader *reader)
 
 static bool read_ca(struct settings_reader *reader)
 {
-    return read_path(reader, PATH_MAX_BYTES, &of(reader)->http.ca);
+    return read_path(reader, TARGET_PATH_MAX, &of(reader)->http.ca);
 }
 
 static bool read_certificate(struct settings_reader *reader)
 {
-    return read_path(reader, PATH_MAX_BYTES, &of(reader)->http.certificate);
+    return read_path(reader, TARGET_PATH_MAX, &of(reader)->http.certificate);
 }
 
 static bool read_key(struct settings_reader *reader)
 {
-    return read_path(reader, PATH_MAX_BYTES, &of(reader)->http.key);
+    return read_path(reader, TARGET_PATH_MAX, &of(reader)->http.key);
 }
 
 /* $NAME as shells have it, or file: and an absolute path. */
 static bool is_reference(struct bytes text)
 {
     if (bytes_starts(text, BYTES("file:/")))
-        return text.len > 6 && text.len <= PATH_MAX_BYTES && bytes_is_printable(text);
+        return text.len > 6 && text.len <= TARGET_PATH_MAX && bytes_is_printable(text);
     if (text.len < 2 || text.len > 128 || text.at[0] != '$' || ascii_is_digit(text.at[1]))
         return false;
     for (size_t i = 1; i < text.len; i++) {
@@ -74,7 +73,7 @@ static bool read_secret(struct settings_reader *reader)
     struct bytes text;
     if (http->sign_count == TARGET_SECRETS_MAX)
         return settings_bad(reader, "there are more than %d secrets", TARGET_SECRETS_MAX);
-    if (!settings_text(reader, PATH_MAX_BYTES, &text))
+    if (!settings_text(reader, TARGET_PATH_MAX, &text))
         return false;
     if (!is_reference(text)) /* and its text is not repeated: it may be the secret */
         return settings_bad(reader,

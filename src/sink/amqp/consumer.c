@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -143,11 +144,8 @@ static bool pause(struct consumer *consumer)
         return true;
     consumer->consuming = false;
     consumer->cancelling = true;
-    consumer->pause_us = 2 * consumer->pause_us;
-    if (consumer->pause_us < PAUSE_FIRST_US)
-        consumer->pause_us = PAUSE_FIRST_US;
-    if (consumer->pause_us > PAUSE_MOST_US)
-        consumer->pause_us = PAUSE_MOST_US;
+    consumer->pause_us =
+        consumer->pause_us ? backoff_after(consumer->pause_us, PAUSE_MOST_US) : PAUSE_FIRST_US;
     consumer->resume_us = broker_now_us() + consumer->pause_us;
     log_event(
         LOG_WARN, "amqp_in_paused",
@@ -351,14 +349,21 @@ static bool take_method(struct consumer *consumer, const amqp_method_t *method)
     return true;
 }
 
+/* True: the bodies that are not settled take all the memory that they may. The next message waits
+   in the socket, and then at the sender. */
+static bool is_full(const struct consumer *consumer)
+{
+    return consumer->bytes_out > BYTES_OUT_MAX && !consumer->in_body;
+}
+
 static bool take_frames(struct consumer *consumer)
 {
     struct rabbit_link *link = &consumer->link;
     enum rabbit_next next = RABBIT_NOTHING;
     amqp_frame_t frame;
     for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
-        if (consumer->bytes_out > BYTES_OUT_MAX && !consumer->in_body)
-            break; /* the rest waits in the socket, and then at the sender */
+        if (is_full(consumer))
+            break;
         next = rabbit_link_next(link, &frame);
         if (next != RABBIT_FRAME)
             break;
@@ -415,6 +420,18 @@ static bool may_resume(const struct consumer *consumer)
            consumer->oldest_tag == consumer->next_tag && broker_now_us() >= consumer->resume_us;
 }
 
+/* Sleeps until there is something to do. False: the connection is lost. */
+static bool rest(struct consumer *consumer)
+{
+    int settled_fd = mailbox_fd(&consumer->settled);
+    if (!is_full(consumer)) {
+        rabbit_link_sleep(&consumer->link, settled_fd, SLEEP_MS);
+        return true;
+    }
+    rabbit_sleep_on(settled_fd, SLEEP_MS); /* the next message would end each sleep at once */
+    return rabbit_link_keep_alive(&consumer->link);
+}
+
 static bool serve(struct consumer *consumer)
 {
     while (!atomic_load(&consumer->closing)) {
@@ -424,8 +441,8 @@ static bool serve(struct consumer *consumer)
             return false;
         if (!take_frames(consumer))
             return false;
-        rabbit_link_sleep(&consumer->link, mailbox_fd(&consumer->settled),
-                          consumer->bytes_out > BYTES_OUT_MAX ? 1 : SLEEP_MS);
+        if (!rest(consumer))
+            return false;
     }
     return take_settled(consumer) && flush(consumer);
 }
@@ -458,7 +475,7 @@ static void *thread_main(void *arg)
         rabbit_link_close(&consumer->link, well);
         if (!well)
             wait_to_connect(consumer, backoff_us);
-        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+        backoff_us = backoff_after(backoff_us, BACKOFF_MOST_US);
     }
     return NULL;
 }

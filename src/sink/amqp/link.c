@@ -48,6 +48,12 @@ static void explain(struct rabbit_link *link, const char *what, int status)
     (void)snprintf(link->why, sizeof(link->why), "%s: %s", what, amqp_error_string2(status));
 }
 
+/* True: RabbitMQ closed the connection for something that it was sent. */
+static bool is_refusal(const amqp_connection_close_t *end)
+{
+    return end->reply_code != AMQP_CONNECTION_FORCED; /* that one: RabbitMQ stops */
+}
+
 bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_reply_t reply)
 {
     switch (reply.reply_type) {
@@ -58,6 +64,9 @@ bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_re
         if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
             const amqp_connection_close_t *end = reply.reply.decoded;
             add_text(link, what, end->reply_code, end->reply_text);
+            /* Not the answer to the call, which is NOT_ALLOWED (too many channels), but to a
+               message that was sent before it. */
+            link->refused = is_refusal(end) && end->reply_code != AMQP_NOT_ALLOWED;
         } else if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
             const amqp_channel_close_t *end = reply.reply.decoded;
             add_text(link, what, end->reply_code, end->reply_text);
@@ -224,7 +233,7 @@ static bool take_of_connection(struct rabbit_link *link, const amqp_frame_t *fra
         const amqp_connection_close_t *end = frame->payload.method.decoded;
         amqp_connection_close_ok_t bye = {.dummy = 0};
         add_text(link, "it closed the connection", end->reply_code, end->reply_text);
-        link->refused = end->reply_code != AMQP_CONNECTION_FORCED; /* that one: RabbitMQ stops */
+        link->refused = is_refusal(end);
         (void)amqp_send_method(link->state, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &bye);
         return false;
     }
@@ -324,6 +333,18 @@ bool rabbit_link_end_send(struct rabbit_link *link, int status)
     if (status)
         explain(link, "the connection was lost", status);
     return status == 0;
+}
+
+bool rabbit_link_keep_alive(struct rabbit_link *link)
+{
+    const amqp_frame_t heartbeat = {.frame_type = AMQP_FRAME_HEARTBEAT};
+    int64_t every_us = (int64_t)amqp_get_heartbeat(link->state) * 1000000 / 2;
+    int64_t now_us = broker_now_us();
+    if (!every_us || now_us - link->kept_alive_us < every_us)
+        return true;
+    link->kept_alive_us = now_us;
+    rabbit_link_begin_send(link);
+    return rabbit_link_end_send(link, amqp_send_frame(link->state, &heartbeat));
 }
 
 int64_t rabbit_link_stuck_us(const struct rabbit_link *link)

@@ -26,6 +26,7 @@ struct rabbit_link {
     bool blocked;                         /* RabbitMQ reads nothing now */
     bool refused;                         /* RabbitMQ closed it for something that it was sent */
     bool held;                            /* TCP_CORK is set: rabbit_link_hold() */
+    int64_t kept_alive_us;                /* when rabbit_link_keep_alive() sent a heartbeat last */
     char why[RABBIT_WHY_MAX];             /* why it is not open, or blocked; a clause */
     pthread_mutex_t mutex;                /* of `fd` */
     int fd;                               /* -1: none */
@@ -49,7 +50,8 @@ void rabbit_link_close(struct rabbit_link *link, bool in_order);
 bool rabbit_link_open_channel(struct rabbit_link *link, amqp_channel_t channel, bool confirms);
 
 /* Checks the result of a call that waits for an answer. False: it failed; `why` is set to `what`
-   and the reason. */
+   and the reason, and `refused` if RabbitMQ has closed the connection for a message that was sent
+   before the call. */
 bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_reply_t reply);
 
 enum rabbit_next { RABBIT_FRAME, RABBIT_NOTHING, RABBIT_BROKEN };
@@ -60,6 +62,9 @@ enum rabbit_next { RABBIT_FRAME, RABBIT_NOTHING, RABBIT_BROKEN };
  * link. To be called at least once a second, because it also sends heartbeats.
  */
 enum rabbit_next rabbit_link_next(struct rabbit_link *link, amqp_frame_t *out_frame);
+/* For a link that is not read for a while: sends a heartbeat, if one is due. To be called as often
+   as rabbit_link_next(). False: the connection is lost, see `why`. */
+bool rabbit_link_keep_alive(struct rabbit_link *link);
 /* Frees the frames that were read. */
 void rabbit_link_release(struct rabbit_link *link);
 

@@ -21,6 +21,7 @@
 #include <amqp.h>
 #include <stdio.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "sink/amqp/channel.h"
@@ -275,7 +276,7 @@ static void run(struct broker_thread *thread, void *user)
         set_ready(publisher, false);
         if (ended || !wait_to_connect(publisher, backoff_us))
             break;
-        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+        backoff_us = backoff_after(backoff_us, BACKOFF_MOST_US);
     }
     for (unsigned i = 0; i < CHANNELS; i++)
         rabbit_channel_fini(&publisher->channels[i]);

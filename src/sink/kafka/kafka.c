@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "sink/broker_thread.h"
@@ -201,7 +202,7 @@ static void be_away(struct kafka *kafka, const char *why)
 static void rest(struct kafka *kafka)
 {
     kafka->probe_at_us = broker_now_us() + kafka->rest_ms * 1000;
-    kafka->rest_ms = kafka->rest_ms * 2 < REST_MAX_MS ? kafka->rest_ms * 2 : REST_MAX_MS;
+    kafka->rest_ms = backoff_after(kafka->rest_ms, REST_MAX_MS);
 }
 
 /* False: it failed; the sink is not ready, with the reason. */

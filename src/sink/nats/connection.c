@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/time_us.h"
 #include "sink/broker_url.h"
@@ -232,7 +233,7 @@ static void be_away(struct nats *nats, const char *why)
 static void rest(struct nats *nats)
 {
     nats->open_at_us = broker_now_us() + nats->rest_ms * 1000;
-    nats->rest_ms = time_earlier(nats->rest_ms * 2, REST_MAX_MS);
+    nats->rest_ms = backoff_after(nats->rest_ms, REST_MAX_MS);
 }
 
 natsStatus jetstream_make_stream(struct nats *nats)

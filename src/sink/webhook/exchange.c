@@ -326,10 +326,12 @@ static bool is_listed(const char *lines, struct bytes path)
     return false;
 }
 
-/* As a C string in *room; NULL: empty. */
-static const char *text_of(struct bytes bytes, char room[static 1024])
+enum { PATH_ROOM = TARGET_PATH_MAX + 1 };
+
+/* As a C string in *room; NULL: empty, or longer than a file's name may be. */
+static const char *text_of(struct bytes bytes, char room[static PATH_ROOM])
 {
-    if (bytes.len == 0 || bytes.len >= 1024)
+    if (bytes.len == 0 || bytes.len >= PATH_ROOM)
         return NULL;
     memcpy(room, bytes.at, bytes.len);
     room[bytes.len] = '\0';
@@ -388,20 +390,21 @@ static void set_authorities(struct transfer *transfer, const char *path)
 }
 
 /* True: not a regular file. Opening a pipe or a device could block the thread of all webhooks
-   forever. A missing file returns false: libcurl reports it. */
+   forever, and a file that text_of() left out would be replaced by the system's. A missing file
+   returns false: libcurl reports it. */
 static bool is_no_file(struct bytes name)
 {
-    char room[1024];
+    char room[PATH_ROOM];
     struct stat status;
     const char *path = text_of(name, room);
-    return path && stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    return path ? stat(path, &status) == 0 && !S_ISREG(status.st_mode) : name.len > 0;
 }
 
 /* False: one of them is not a regular file, and the exchange has ended. */
 static bool set_files(struct transfer *transfer, struct exchange *exchange)
 {
     const struct target_http *http = &exchange->delivery->target->http;
-    char room[1024];
+    char room[PATH_ROOM];
     const char *path;
     if (is_no_file(http->ca) || is_no_file(http->certificate) || is_no_file(http->key)) {
         end_as(exchange, OUTCOME_FAILED,
@@ -422,7 +425,7 @@ static bool set_files(struct transfer *transfer, struct exchange *exchange)
 static const char *set_route(struct transfer *transfer, const struct target_http *http)
 {
     const struct webhook_options *options = transfer->sender->options;
-    char room[1024];
+    char room[PATH_ROOM];
     transfer->to_unix = http->unix_socket.len > 0;
     if (transfer->to_unix) {
         if (!is_listed(options->unix_sockets, http->unix_socket))

@@ -63,11 +63,11 @@ static void add_attribute(struct buf *out, struct bytes text)
    the request. */
 static bool header_is_free(struct bytes name)
 {
-    static const char *const ours[] = {
+    static const char *const reserved[] = {
         "content-length", "transfer-encoding", "connection", "host",   "expect", "te",
         "upgrade",        "idempotency-key",   "keep-alive", "trailer"};
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (bytes_eq_nocase(name, bytes_str(ours[i])))
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+        if (bytes_eq_nocase(name, bytes_str(reserved[i])))
             return false;
     }
     return !bytes_starts_nocase(name, BYTES("webhook-")) &&

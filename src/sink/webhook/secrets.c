@@ -19,7 +19,7 @@ static enum err refuse(struct secret_problem *problem, struct bytes reference, c
     return ERR_INVALID;
 }
 
-static enum err use(struct secret *secret, struct bytes text, struct secret_problem *problem)
+static enum err read_key(struct secret *secret, struct bytes text, struct secret_problem *problem)
 {
     const char *why = "";
     if (signing_key_read(text, &secret->key, &why))
@@ -48,7 +48,7 @@ static enum err read_file(struct secret *secret, int fd, struct secret_problem *
         return refuse(problem, reference, "is not a file of less than 1 KiB");
     ssize_t len = read(fd, room, sizeof(room));
     enum err err = len < 0 ? refuse(problem, reference, strerror(errno))
-                           : use(secret, bytes_of(room, (size_t)len), problem);
+                           : read_key(secret, bytes_of(room, (size_t)len), problem);
     explicit_bzero(room, sizeof(room));
     if (err)
         return err;
@@ -86,7 +86,7 @@ static enum err find_variable(struct secret *secret, struct secret_problem *prob
     const char *value = getenv(secret->reference + 1);
     if (!value)
         return refuse(problem, bytes_str(secret->reference), "is not in the environment of laterd");
-    return secret->key.len ? OK : use(secret, bytes_str(value), problem);
+    return secret->key.len ? OK : read_key(secret, bytes_str(value), problem);
 }
 
 static struct secret *get_or_create(struct secrets *secrets, struct bytes reference)
@@ -106,7 +106,7 @@ static enum err check_reference(struct bytes reference, struct secret_problem *p
 {
     bool is_file = bytes_starts(reference, file_prefix);
     bool is_variable = reference.len > 1 && reference.at[0] == '$';
-    if ((is_file || is_variable) && reference.len < SECRET_REFERENCE_MAX &&
+    if ((is_file || is_variable) && reference.len <= TARGET_PATH_MAX &&
         !memchr(reference.at, '\0', reference.len))
         return OK;
     /* It may be the secret itself. */

@@ -10,15 +10,16 @@
 
 #include <time.h>
 
+#include "core/target.h"
 #include "port/reference_probe.h"
 #include "sink/webhook/signature.h"
 
-enum { SECRETS_KEPT = 64, SECRET_REFERENCE_MAX = 512 };
+enum { SECRETS_KEPT = 64 };
 
 struct secret {
-    char reference[SECRET_REFERENCE_MAX]; /* empty: this entry is free */
-    struct timespec changed;              /* of a file: its mtime, */
-    uint64_t inode, size;                 /* and these */
+    char reference[TARGET_PATH_MAX + 1]; /* empty: this entry is free */
+    struct timespec changed;             /* of a file: its mtime, */
+    uint64_t inode, size;                /* and these */
     struct signing_key key;
 };
 

@@ -3,10 +3,12 @@ consumes again, and what becomes of those under way at a stop."""
 
 import os
 import socket
+import threading
 import time
 
 import pytest
 
+from patience import PATIENCE_S
 from process import LATERD
 from push import preloaded
 from redis import Redis
@@ -38,10 +40,10 @@ def slow(laterd, rabbit, tmp_path):
         (tmp_path / "next").write_text(text)
         os.replace(tmp_path / "next", disk)
 
-    def start(**limits):
-        server = laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}, "limits": limits,
+    def start(prefetch=4, heartbeat="10s", **limits):
+        server = laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url, "heartbeat": heartbeat}, "limits": limits,
                          "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow",
-                                          "prefetch": 4}},
+                                          "prefetch": prefetch}},
                         environment={**preloaded("slow_sync", str(tmp_path)), "SLOW_SYNC_FILE": str(disk)})
         assert isinstance(rabbit.calls_until(spec.Basic.Consume)[-1], spec.Basic.Consume)
         return server
@@ -83,6 +85,37 @@ def test_p2_it_consumes_again_only_when_all_messages_are_settled(slow, rabbit):
     calls = rabbit.calls_until(spec.Basic.Consume)
     assert settled(calls) == [(1, "stored"), (2, "stored"), (3, "stored"), (4, "later")]
     assert isinstance(calls[-1], spec.Basic.Consume)
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        words = file.read().rsplit(") ", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_it_sleeps_while_its_messages_take_all_the_memory_that_they_may(slow, rabbit):
+    start, hold, go_on = slow
+    server = start(prefetch=1000, heartbeat="4s")
+    hold(server)
+    body, each, rounds = b"x" * 131000, 10, 54  # 70.7 MB; 64 MiB may be under way
+    same = {**HOUR, "x-laterd-id": "one", "x-laterd-if-exists": "keep"}  # so that one waits for the other
+
+    def deliver():
+        for _ in range(rounds):
+            rabbit.deliver_all([body] * each, same)
+
+    sender = threading.Thread(target=deliver, daemon=True)
+    sender.start()
+    time.sleep(2)  # it has read what it may
+    before, heartbeats = cpu_seconds(server.pid), rabbit.heartbeats
+    time.sleep(5)
+    used, heartbeats = cpu_seconds(server.pid) - before, rabbit.heartbeats - heartbeats
+    go_on()
+    sender.join(PATIENCE_S)
+    found = settled(rabbit.calls_until_tag(rounds * each))
+    assert [tag for tag, how in found if how == "stored"] == list(range(1, rounds * each + 1))
+    assert used < 0.5
+    assert heartbeats  # else RabbitMQ ends the connection, and delivers all again
 
 
 def test_it_does_not_consume_again_while_a_cancel_is_not_answered(slow, rabbit):

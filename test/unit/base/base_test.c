@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/ascii.h"
+#include "base/backoff.h"
 #include "base/blocks.h"
 #include "base/bytes.h"
 #include "base/hex.h"
@@ -23,6 +24,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rfc3339.h"
+#include "base/take_until.h"
 #include "base/time_us.h"
 
 static void numbers_must_be_digits_and_fit(void **state)
@@ -133,6 +135,25 @@ static void a_time_stops_at_never(void **state)
     assert_true(time_add(INT64_MAX, INT64_MAX) == INT64_MAX);
     assert_true(time_add(5, -7) == -2);
     assert_true(time_earlier(INT64_MAX, 3) == 3 && time_earlier(-1, 3) == -1);
+}
+
+static void a_rest_doubles_until_its_bound(void **state)
+{
+    (void)state;
+    assert_int_equal(backoff_after(100, 5000), 200);
+    assert_int_equal(backoff_after(2500, 5000), 5000);
+    assert_int_equal(backoff_after(4000, 5000), 5000);
+    assert_int_equal(backoff_after(5000, 5000), 5000);
+}
+
+static void a_text_is_taken_apart_at_its_marks(void **state)
+{
+    (void)state;
+    struct bytes text = BYTES("a,,b");
+    assert_true(bytes_eq(take_until(&text, ','), BYTES("a")) && text.len == 2);
+    assert_true(bytes_eq(take_until(&text, ','), BYTES("")) && text.len == 1);
+    assert_true(bytes_eq(take_until(&text, ','), BYTES("b")) && text.len == 0);
+    assert_true(bytes_eq(take_until(&text, ','), BYTES("")) && text.len == 0);
 }
 
 static bool is_utf8(const char *text)
@@ -667,6 +688,8 @@ int main(void)
         cmocka_unit_test(copies_lie_behind_each_other),
         cmocka_unit_test(percent_encoding_is_decoded_or_refused),
         cmocka_unit_test(a_time_stops_at_never),
+        cmocka_unit_test(a_rest_doubles_until_its_bound),
+        cmocka_unit_test(a_text_is_taken_apart_at_its_marks),
         cmocka_unit_test(utf8_is_what_rfc_3629_says),
         cmocka_unit_test(text_without_control_characters_is_printable),
         cmocka_unit_test(a_wrong_byte_is_found_anywhere),

@@ -166,6 +166,31 @@ static void a_key_that_is_slow_delays_no_other_key(void **state)
     }
 }
 
+static void first_takes_seconds(struct bed *bed, const struct delivery *delivery,
+                                struct sim_answer *answer)
+{
+    count(bed, delivery, answer);
+    if (key_of(delivery) == 0 && load.seen[0] == 1)
+        bed_say(answer, 200, 5 * SECOND_US / 2);
+}
+
+/* The second job takes the token that the topic's reserve was parked with, so none is left for the
+   third, which is in memory as well. */
+static void a_job_that_waited_for_its_key_goes_as_soon_as_there_is_a_token(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, 1000, HOOK_WITH(",\"order\":\"key\",\"rate\":\"1/s\""));
+    push_key(bed, 1, 3); /* the window grows from one */
+    bed_pass(bed, 4 * SECOND_US);
+    assert_int_equal(load.seen[1], 3);
+    bed->answer = first_takes_seconds;
+    push_key(bed, 0, 3);
+    bed_pass(bed, 3 * SECOND_US);
+    assert_int_equal(load.seen[0], 2);
+    bed_pass(bed, SECOND_US); /* a second after the second one */
+    assert_int_equal(load.seen[0], 3);
+}
+
 static void jobs_of_a_key_that_was_slow_come_within_two_minutes_of_its_recovery(void **state)
 {
     struct bed *bed = *state;
@@ -207,6 +232,7 @@ int main(void)
         BED_TEST(a_key_that_only_fails_has_a_breaker_of_its_own),
         BED_TEST(both_limits_hold_beside_order_by_key),
         BED_TEST(a_key_that_is_slow_delays_no_other_key),
+        BED_TEST(a_job_that_waited_for_its_key_goes_as_soon_as_there_is_a_token),
         BED_TEST(jobs_of_a_key_that_was_slow_come_within_two_minutes_of_its_recovery),
         BED_TEST(limits_of_a_key_change_with_the_settings),
     };

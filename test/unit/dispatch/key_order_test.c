@@ -126,12 +126,43 @@ static void to_put_a_job_off_costs_the_same_however_many_are_before_it(void **st
     assert_true(many < 2.5 * few); /* 1.2 when this was written, 4.3 before */
 }
 
+static void refuses_all(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
+{
+    (void)bed;
+    (void)delivery;
+    bed_say(answer, out ? 400 : 200, 2000);
+}
+
 static void pause_topic(struct bed *bed, enum cmd_kind kind)
 {
     struct cmd cmd = {.kind = kind,
                       .topic = {.topic = BYTES("keyed"), .pause_until_us = INT64_MAX}};
     bed_submit(bed, &cmd);
     bed_pass(bed, 0);
+}
+
+/* They are due, and hold their keys, but do not come: once each of them was looked up every three
+   seconds for as long as that lasted. */
+static void keys_whose_jobs_wait_for_long_cost_few_look_ups(void **state)
+{
+    enum { JOBS = 200, PAUSE_S = 600 };
+    struct bed *bed = *state;
+    bed->answer = refuses_all;
+    out = true;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, JOBS);
+    bed_pass(bed, SECOND_US / 2);
+    assert_int_equal(bed->seen_count, JOBS);
+    pause_topic(bed, CMD_PAUSE);
+    uint64_t commands = bed_counts(bed)->commands;
+    bed_pass(bed, PAUSE_S * SECOND_US);
+    commands = bed_counts(bed)->commands - commands;
+    assert_in_range(commands, JOBS * 12, JOBS * 20);
+    out = false;
+    pause_topic(bed, CMD_RESUME);
+    bed_pass(bed, 10 * SECOND_US);
+    assert_int_equal(left(bed), 0);
+    assert_int_equal(bed->seen_count, 2 * JOBS);
 }
 
 /* Of each key in the order in which they were pushed, one at a time, from the first one on that was
@@ -232,6 +263,7 @@ int main(void)
         BED_TEST_OF(a_backlog_of_keys_drains_fast_whatever_order_it_comes_back_in, &plain),
         BED_TEST_OF(a_slow_key_with_many_jobs_costs_few_commands, &plain),
         BED_TEST_OF(to_put_a_job_off_costs_the_same_however_many_are_before_it, &plain),
+        BED_TEST_OF(keys_whose_jobs_wait_for_long_cost_few_look_ups, &plain),
         BED_TEST_OF(keys_are_forgotten_in_slices_and_found_again_in_their_order, &in_slices),
         BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),
         BED_TEST_OF(so_they_do_behind_one_that_has_failed, &plain),

@@ -14,6 +14,11 @@
     "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
     "\"jitter\":0,\"rate\":\"3/m\"}"
 
+/* As KEYED, and the topic's reserves go on while the key waits for a token. */
+#define KEYED_BY_KEY                                                                               \
+    "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
+    "\"jitter\":0,\"key_rate\":\"3/m\"}"
+
 #define KEYED_1_A_SECOND                                                                           \
     "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
     "\"jitter\":0,\"key_rate\":\"1/s\"}"
@@ -29,10 +34,10 @@ static void takes_a_second(struct bed *bed, const struct delivery *delivery,
 }
 
 /* The fourth job of a key is the first, and waits for a token of the rate. */
-static void begin_to_wait(struct bed *bed)
+static void begin_to_wait(struct bed *bed, const char *settings)
 {
     bed->answer = takes_a_second;
-    bed_settings(bed, "keyed", KEYED);
+    bed_settings(bed, "keyed", settings);
     bed_push(bed, "keyed", "warm up", 0, KEY);
     bed_pass(bed, 2 * SECOND_US);
     for (int i = 0; i < 3; i++)
@@ -42,9 +47,9 @@ static void begin_to_wait(struct bed *bed)
 }
 
 /* The same, and the disk is slow, so that the renewal of its lease is under way. */
-static void begin_to_renew(struct bed *bed)
+static void begin_to_renew(struct bed *bed, const char *settings)
 {
-    begin_to_wait(bed);
+    begin_to_wait(bed, settings);
     assert_int_equal(bed_jobs(bed, JOB_RESERVED), 1);
     world_hold_disk(bed->world, true);
     bed_pass(bed, 8 * SECOND_US);
@@ -54,7 +59,7 @@ static void begin_to_renew(struct bed *bed)
 static void a_job_whose_lease_is_being_renewed_is_given_back_when_that_is_answered(void **state)
 {
     struct bed *bed = *state;
-    begin_to_renew(bed);
+    begin_to_renew(bed, KEYED);
     bed_settings(bed, "keyed", KEYED); /* sent by these from now on */
     world_hold_disk(bed->world, false);
     bed_pass(bed, 60 * SECOND_US);
@@ -66,7 +71,7 @@ static void a_job_whose_lease_is_being_renewed_is_given_back_when_that_is_answer
 static void a_drain_waits_for_the_renewal_of_a_lease(void **state)
 {
     struct bed *bed = *state;
-    begin_to_renew(bed);
+    begin_to_renew(bed, KEYED);
     world_drain(bed->world);
     bed_pass(bed, SECOND_US);
     assert_true(world_is_up(bed->world)); /* it cannot know yet whether it may give the job back */
@@ -151,7 +156,7 @@ static void a_job_that_a_client_releases_before_it_is_sent_is_sent_once(void **s
 static void a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sent_once(void **state)
 {
     struct bed *bed = *state;
-    begin_to_renew(bed);
+    begin_to_renew(bed, KEYED_BY_KEY);
     uint64_t fourth = bed->seen[2].seq + 1;
     release_at_once(bed, fourth);
     bed_pass(bed, SECOND_US); /* it is reserved again before the renewal is answered */
@@ -167,7 +172,7 @@ static void a_job_that_a_client_releases_while_its_lease_is_being_renewed_is_sen
 static void a_renewal_that_is_refused_for_a_while_counts_no_attempt(void **state)
 {
     struct bed *bed = *state;
-    begin_to_wait(bed);
+    begin_to_wait(bed, KEYED);
     refuse_next(embedded_engine(world_embedded(bed->world)), CMD_TOUCH, 3, ERR_AGAIN);
     bed_pass(bed, 8 * SECOND_US);
     assert_int_equal(refusing.left, 0);

@@ -109,6 +109,20 @@ static void test_what_was_refused_is_kept_as_bytes(void **state)
            "it\\'s bad',x'78','1970-01-01 00:00:00.000')");
 }
 
+/* Texts of errors are kept in rooms of a fixed size, which may cut them in a character (a trigger's
+   own text, a server that speaks another language). The column takes UTF-8 only. */
+static void test_the_error_of_what_was_refused_is_utf8(void **state)
+{
+    static const struct sql_place place = {.host = "h/1"};
+    struct buf out = {0};
+    (void)state;
+    struct sql_rejected row = {
+        .batch = 5, .id = BYTES("a"), .error = "1644 \xe4\xb8\xad\xe6\x96", .event = BYTES("x")};
+    sql_add_rejected(&out, &row, &place);
+    expect(&out, "INSERT INTO laterd_journal_rejected(batch,id,error,event,at) VALUES(5,x'61',"
+                 "'1644 \xe4\xb8\xad',x'78','1970-01-01 00:00:00.000')");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_a_change_names_its_partition),
         cmocka_unit_test(test_a_move_computes_the_delay_in_the_table),
         cmocka_unit_test(test_what_was_refused_is_kept_as_bytes),
+        cmocka_unit_test(test_the_error_of_what_was_refused_is_utf8),
     };
     return cmocka_run_group_tests_name("journal/sql", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * What is read from the headers of a message of AMQP, how a message is kept with its job, and what
- * a channel counts.
+ * What is read from the headers of a message of AMQP, how a message is kept with its job, what a
+ * channel counts, and when a connection ends because of a message.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "plugin_bed.h"
 #include "sink/amqp/channel.h"
 #include "sink/amqp/delay.h"
+#include "sink/amqp/link.h"
 #include "sink/amqp/message.h"
 
 static amqp_bytes_t text(const char *words)
@@ -175,6 +176,33 @@ static void what_is_kept_is_put_back_exactly(void **state)
     buf_fini(&again);
 }
 
+/* ---- a connection ---- */
+
+/* Whether the messages under way count as refused, if RabbitMQ ends the connection with this code
+   instead of opening a channel. */
+static bool refuses(uint16_t code)
+{
+    struct rabbit_link link = {.fd = -1};
+    amqp_connection_close_t end = {.reply_code = code, .reply_text = text("it says why")};
+    amqp_rpc_reply_t reply = {
+        .reply_type = AMQP_RESPONSE_SERVER_EXCEPTION,
+        .reply = {.id = AMQP_CONNECTION_CLOSE_METHOD, .decoded = &end},
+    };
+    assert_false(rabbit_link_explain(&link, "it opens no channel", reply));
+    assert_non_null(strstr(link.why, "it says why"));
+    return link.refused;
+}
+
+/* Else such a message would be sent again forever, if each time a channel is opened behind it. */
+static void a_refused_message_is_noticed_while_a_channel_is_opened(void **state)
+{
+    (void)state;
+    assert_true(refuses(AMQP_SYNTAX_ERROR));
+    assert_true(refuses(AMQP_INTERNAL_ERROR));
+    assert_false(refuses(AMQP_CONNECTION_FORCED)); /* RabbitMQ stops */
+    assert_false(refuses(AMQP_NOT_ALLOWED));       /* one channel too many */
+}
+
 /* ---- a channel ---- */
 
 static struct publish_counts counts;
@@ -321,6 +349,7 @@ int main(void)
         cmocka_unit_test(only_a_delay_that_lasts_is_turned),
         cmocka_unit_test(an_id_replaces_unless_it_says_otherwise),
         cmocka_unit_test(what_is_kept_is_put_back_exactly),
+        cmocka_unit_test(a_refused_message_is_noticed_while_a_channel_is_opened),
         cmocka_unit_test(a_message_is_counted_as_uncertain_once),
         cmocka_unit_test(messages_that_are_never_confirmed_hold_up_no_others),
     };

@@ -441,6 +441,29 @@ static void a_cluster_s_redirections_are_followed(void **state)
     close_bed(&bed);
 }
 
+/* The first one is told who should have it, and then the second one is not sent to anybody. */
+static void what_no_server_was_sent_in_time_counts_no_attempt(void **state)
+{
+    struct sent sent[2];
+    struct bed bed;
+    (void)state;
+    open_bed(&bed, "redis+cluster://10.0.0.1");
+    sim_host_reach(&bed.fakes[1].host, SIM_REFUSES);
+    tell_fake(&bed.fakes[0], "-MOVED 105 10.0.0.2:6379\r\n");
+    send(&bed, &sent[0], &list);
+    run_for(&bed, 1); /* it is on its way */
+    bed.fakes[0].slots = "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$8\r\n10.0.0.2\r\n:6379\r\n"
+                         "*3\r\n:8192\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n";
+    run_for(&bed, SECOND_US);
+    send(&bed, &sent[1], &list);
+    assert_int_equal(bed.fakes[0].commands, 1);
+    run_for(&bed, 6 * SECOND_US);
+    assert_int_equal(sent[0].kind, OUTCOME_FAILED);
+    assert_int_equal(sent[1].kind, OUTCOME_UNSENT);
+    assert_false(sent[1].unhealthy);
+    close_bed(&bed);
+}
+
 /* The server of their slot does not answer, and another one of the cluster does. */
 static void what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then(void **state)
 {
@@ -559,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_delivery_that_takes_too_long_fails_and_its_late_reply_is_ignored),
         cmocka_unit_test(closing_tells_what_waits_and_what_is_under_way),
         cmocka_unit_test(a_cluster_s_redirections_are_followed),
+        cmocka_unit_test(what_no_server_was_sent_in_time_counts_no_attempt),
         cmocka_unit_test(what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then),
         cmocka_unit_test(what_is_in_the_connection_is_bounded_however_much_is_sent),
         cmocka_unit_test(nothing_is_sent_after_it_was_stopped),

@@ -238,6 +238,17 @@ static void a_secret_that_cannot_be_used_is_named_and_not_shown(void **state)
     expect_refused("", "a secret must be named as $NAME or file:/PATH");
 }
 
+/* As long as settings accept it. */
+static void the_longest_reference_is_looked_for(void **state)
+{
+    char reference[TARGET_PATH_MAX + 1] = "file:/";
+    const struct signing_key *key;
+    (void)state;
+    memset(reference + 6, 'x', TARGET_PATH_MAX - 6);
+    assert_int_equal(secrets_find(&secrets, bytes_str(reference), &key, &problem), ERR_INVALID);
+    assert_non_null(strstr(problem.text, "cannot be read: File name too long"));
+}
+
 static void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "we");
@@ -301,6 +312,7 @@ int main(void)
         TEST(labels_are_headers_and_attributes),
         TEST(each_secret_signs_newest_first),
         TEST(a_secret_that_cannot_be_used_is_named_and_not_shown),
+        TEST(the_longest_reference_is_looked_for),
         TEST(a_file_is_read_again_when_it_has_changed),
         TEST(more_secrets_than_are_kept_are_found),
     };
