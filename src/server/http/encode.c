@@ -6,7 +6,8 @@
 
 enum {
     LONG_TEXTS = 64 * 1024, /* texts above this, together, go to the worker */
-    JOB_BYTES = 32,         /* a job's numbers, which are quick to write, count as so many */
+    JOB_BYTES = 32,         /* a job's numbers, which are quick to write, count as so many; … */
+    HAPPENING_BYTES = 128,  /* … so do those of an entry of a history, its times above all */
     NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
     BYTES_OF_SOURCE = 4,    /* memory for each byte of an answer that has other sources */
     BYTES_OF_TEXT = 8,      /* memory for each byte of a text: its copy, and six if it is escaped */
@@ -38,7 +39,7 @@ static size_t text_bytes(const struct reply *reply)
                  job->topic.len + job->retry_count * sizeof(int64_t);
     }
     for (uint32_t i = 0; i < reply->happening_count; i++)
-        bytes += reply->happenings[i].note.len + reply->happenings[i].topic.len;
+        bytes += HAPPENING_BYTES + reply->happenings[i].note.len + reply->happenings[i].topic.len;
     return bytes;
 }
 
