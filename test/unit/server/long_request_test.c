@@ -247,6 +247,7 @@ static void who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten(void
     struct sim_peer *peer = join(world);
     send_text(peer, "list-tubes\r\n");
     until_the_worker_writes(world);
+    assert_true(world_server(world)->buffers.work_bytes >= 2 * TUBES * TUBE_BYTES); /* both texts */
     sim_peer_reset(peer);
     pass(world, SECOND_US);
     assert_int_equal(world_server(world)->buffers.work_bytes, 0);
