@@ -255,6 +255,34 @@ static void who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten(void
     world_free(world);
 }
 
+/* Each two bytes of it may be a parameter. */
+static void the_worker_reads_a_form_of_many_parameters(void **state)
+{
+    enum { FORM_BYTES = 100 * 1000 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 12});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAYQUEUE_JAVA);
+    struct buf form = {0}, data = {0};
+    size_t working = 0, len;
+    while (form.len < FORM_BYTES)
+        buf_add_str(&form, "a&");
+    buf_add_str(&form, "topic=t&delayTime=1&ttrTime=60&message=x&topic=u");
+    wire_request(&data, BYTES("POST"), BYTES("/push"), "application/x-www-form-urlencoded",
+                 buf_bytes(&form));
+    send_buf(peer, &data);
+    while (sim_peer_received(peer).len == 0) {
+        size_t now = world_server(world)->buffers.work_bytes;
+        working = now > working ? now : working;
+        assert_true(world_step(world, world_now_us(world) + SECOND_US));
+    }
+    pass(world, SECOND_US);
+    assert_true(working >= form.len);
+    assert_int_equal(next_status(peer, &len), 200);
+    expect_figure(world, "stats-tube t\r\n", "current-jobs-ready", "1"); /* the first counts */
+    buf_fini(&form);
+    world_free(world);
+}
+
 /* Once the body has come nobody waits for it, though the head came when it could not be said. */
 static void no_100_continue_comes_behind_the_body(void **state)
 {
@@ -400,6 +428,7 @@ int main(void)
         cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
         cmocka_unit_test(the_worker_writes_a_long_list_of_tubes),
         cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
+        cmocka_unit_test(the_worker_reads_a_form_of_many_parameters),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
