@@ -195,6 +195,45 @@ static void the_worker_writes_what_jobs_have_besides_their_bodies(void **state)
     world_free(world);
 }
 
+static unsigned count_of(struct bytes in, const char *what)
+{
+    unsigned count = 0;
+    size_t len = strlen(what);
+    for (size_t at = 0; at + len <= in.len; at++)
+        count += memcmp(in.at + at, what, len) == 0;
+    return count;
+}
+
+static void the_worker_writes_a_long_list_of_topics(void **state)
+{
+    enum { TOPICS = 300 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 13});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *other = join(world);
+    struct buf data = {0};
+    size_t working = 0;
+    for (unsigned i = 0; i < TOPICS; i++)
+        buf_addf(&data, "use topic-%03u\r\nput 0 0 60 1\r\nx\r\n", i);
+    send_buf(other, &data);
+    pass(world, SECOND_US);
+    wire_request(&data, BYTES("GET"), BYTES("/v1/topics?limit=250"), NULL, (struct bytes){0});
+    send_buf(peer, &data);
+    while (sim_peer_received(peer).len == 0) {
+        size_t now = world_server(world)->buffers.work_bytes;
+        working = now > working ? now : working;
+        assert_true(world_step(world, world_now_us(world) + SECOND_US));
+    }
+    pass(world, SECOND_US);
+    struct bytes text = sim_peer_received(peer);
+    assert_true(working > 0);
+    assert_int_equal(count_of(text, "\"name\":\"topic-"), 250);
+    assert_int_equal(count_of(text, "\"lateness_ms\""), 250);
+    assert_non_null(wire_find(text, BYTES("\"cursor\":\"topic-249\"")));
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    world_free(world);
+}
+
 enum { TUBES = 2000, TUBE_BYTES = 200 };
 
 /* A world whose turns are so short that a survey ends in its own stage, behind that of the worker;
@@ -426,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
+        cmocka_unit_test(the_worker_writes_a_long_list_of_topics),
         cmocka_unit_test(the_worker_writes_a_long_list_of_tubes),
         cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
         cmocka_unit_test(the_worker_reads_a_form_of_many_parameters),
