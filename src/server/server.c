@@ -67,6 +67,7 @@ struct server *server_new(const struct server_options *options)
     list_init(&server->clearings);
     list_init(&server->replays);
     list_init(&server->listings);
+    list_init(&server->scrapes);
     list_init(&server->clear_alls);
     list_init(&server->restores);
     init_snowflake(server);

@@ -119,6 +119,7 @@ struct server {
     struct list replays;    // replay::place: the same
     struct list listings;   // listing::place: the same
     struct list clear_alls; // clear_all::place: the same
+    struct list scrapes;    // scrape::place: the same
     struct list restores;   // restoring::place: all of them
     struct restore_counts restored;
     struct list offloads;   // offload::waiting: work that exceeds the worker's memory for now

@@ -13,7 +13,7 @@
  *              surveys of all tubes
  *   requeue    gives back the jobs of clients that have gone, and continues commands that take many
  *              turns: clearing topics, replaying buried jobs, listing jobs with their properties,
- *              restoring jobs from a journal
+ *              restoring jobs from a journal, showing topics in /metrics
  *   push       reads new settings; ends jobs by the outcomes of their deliveries; reserves jobs of
  *              topics with a target (the pump)
  *   match      gives ready jobs to waiting consumers, including the pump
@@ -49,6 +49,7 @@
 #include "server/http/listing.h"
 #include "server/http/replay.h"
 #include "server/http/restore.h"
+#include "server/http/scrape.h"
 #include "server/requeue.h"
 
 /*
@@ -155,6 +156,8 @@ static bool continue_long_commands(struct server *server)
         more |= replays_step(server);
     if (!list_empty(&server->listings))
         more |= listings_step(server);
+    if (!list_empty(&server->scrapes))
+        more |= scrapes_step(server);
     if (!list_empty(&server->restores))
         more |= restores_step(server);
     return more;
