@@ -4,6 +4,23 @@
  */
 #include "engine/redis/consumers_parts.h"
 
+enum {
+    GROUP_NS = 4000, /* work for a group: mostly a call, … */
+    WAITER_NS = 500, /* … and for the end of a wait, without that of who gets the answer */
+};
+
+/* `steps` counts what was done in this turn: something is, even with a budget that is spent. */
+static bool may_go_on(const struct budget *budget, unsigned steps)
+{
+    return !budget || steps == 0 || !budget_spent(budget);
+}
+
+static void spend(struct budget *budget, int64_t ns)
+{
+    if (budget)
+        budget_spend(budget, ns);
+}
+
 /* Reserving waits for the answers to probes: not for a silent server's, which may take long. */
 static bool topic_is_probed(const struct topic *topic)
 {
@@ -61,47 +78,79 @@ static void pass_on(struct consumers *consumers)
     }
 }
 
-void consumers_match(struct consumers *consumers)
+/* ---- the end of all waits ---- */
+
+/* Each group is one step at least. False: the budget is spent. */
+static bool drain_group(struct wait_group *group, struct budget *budget, unsigned *io_steps)
+{
+    struct list *next;
+    bool ended = false;
+    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+        next = at->next;
+        if (!waiter->parked)
+            continue;
+        if (!may_go_on(budget, *io_steps))
+            return false;
+        waiter_end(waiter, group->consumers->drained);
+        ++*io_steps;
+        ended = true;
+        spend(budget, WAITER_NS);
+    }
+    if (ended)
+        wait_group_touch(group);
+    return true;
+}
+
+static void drain_some(struct consumers *consumers, struct budget *budget)
+{
+    unsigned steps = 0;
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
+        if (!drain_group(LIST_ENTRY(at, struct wait_group, place), budget, &steps))
+            return;
+    }
+    consumers->drains = false;
+}
+
+void consumers_drain(struct consumers *consumers, enum err err, struct budget *budget)
+{
+    consumers->drained = err;
+    consumers->drains = true;
+    drain_some(consumers, budget);
+}
+
+/* ---- the turn ---- */
+
+static void move_all(struct list *from, struct list *to)
+{
+    while (!list_empty(from)) {
+        struct list *node = from->prev;
+        list_remove(node);
+        list_add_head(to, node);
+    }
+}
+
+void consumers_match(struct consumers *consumers, struct budget *budget)
 {
     struct list now; /* a group that becomes dirty again meanwhile is handled in the next turn */
+    if (consumers->drains)
+        drain_some(consumers, budget);
     list_init(&now);
-    while (!list_empty(&consumers->dirty)) {
-        struct list *node = consumers->dirty.next;
-        list_remove(node);
-        list_add_tail(&now, node);
-    }
-    while (!list_empty(&now)) {
+    move_all(&consumers->dirty, &now);
+    for (unsigned steps = 0; !list_empty(&now) && may_go_on(budget, steps); steps++) {
         struct wait_group *group = LIST_ENTRY(now.next, struct wait_group, dirty);
         list_remove(&group->dirty);
         wait_group_step(group);
         arena_reset(&consumers->scratch);
         wait_group_free_if_over(group);
+        spend(budget, GROUP_NS);
     }
-    pass_on(consumers);
+    if (list_empty(&now))
+        pass_on(consumers); /* else a group that has not had its step may need the jobs */
+    move_all(&now, &consumers->dirty);
 }
 
 bool consumers_wait_for_match(const struct consumers *consumers)
 {
-    return !list_empty(&consumers->dirty);
-}
-
-/* ---- the end of all waits ---- */
-
-static void drain_group(struct wait_group *group, enum err err)
-{
-    struct list *next;
-    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
-        next = at->next;
-        if (waiter->parked)
-            waiter_end(waiter, err);
-    }
-    wait_group_touch(group);
-}
-
-void consumers_drain(struct consumers *consumers, enum err err)
-{
-    consumers->drained = err;
-    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
-        drain_group(LIST_ENTRY(at, struct wait_group, place), err);
+    return consumers->drains || !list_empty(&consumers->dirty);
 }
