@@ -145,11 +145,8 @@ void server_drain(struct server *server)
     server->draining = true;
     server->loop->verbs->stop_listening(server->loop);
     pump_drain(server->pump_stage.pump);
-    for (struct list *node = server->all.next; node != &server->all; node = node->next) {
-        struct session *session = LIST_ENTRY(node, struct session, all);
-        session->kind->drain(session);
-    }
-    server->engine->verbs->drain(server->engine); /* its answers say already that they are last */
+    server->drain_next = server->all.next;
+    (void)sessions_drain(server); /* some; turns continue */
 }
 
 bool server_drained(const struct server *server)

@@ -114,6 +114,9 @@ struct server {
     struct pool requests;  // struct request
     struct list dirty;     // session::dirty: has bytes to send
     struct list all;       // session::all
+    /* Whose session::all is told next that the server drains; server::all: then the engine is;
+       NULL: there is no drain, or all know. */
+    struct list *drain_next;
     struct spare_outs spare_outs;
     struct list clearings;  // clearing::place: its next command can be submitted
     struct list replays;    // replay::place: the same

@@ -10,7 +10,7 @@
  *   batches    takes what the worker has decoded or encoded, and continues requests with many
  *              commands
  *   expire     calls due timers, which for example close connections whose time is up; continues
- *              surveys of all tubes
+ *              surveys of all tubes; tells connections that the server drains
  *   requeue    gives back the jobs of clients that have gone, and continues commands that take many
  *              turns: clearing topics, replaying buried jobs, listing jobs with their properties,
  *              restoring jobs from a journal, showing topics in /metrics
@@ -190,6 +190,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, STAGE_EXPIRE, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
     more |= beanstalk_surveys_step(server);
+    more |= sessions_drain(server);
     begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
     more |= continue_long_commands(server);
     begin_stage(server, STAGE_PUSH, PUSH_SHARE);
