@@ -115,7 +115,7 @@ static void fanout(const struct script_space *space, enum cmd_kind kind, uint8_t
         if (!reply.err)
             look(&reply);
     }
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
     buf_fini(&request);
 }
 

@@ -443,6 +443,7 @@ void sim_loop_free(struct sim_loop *loop)
     }
     list_remove(&loop->place);
     timers_fini(&loop->loop.timers);
+    discard_fini(&loop->loop.discard);
     mem_free(loop);
 }
 

@@ -189,8 +189,7 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     struct bytes topic; /* of TOPICS: start after this name; of DUE: empty */
     uint32_t max;    /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: maximal number of jobs or topics; at
                         least 1 */
-    bool stats;      /* TOPICS: with statistics over all topics, see reply; an engine that
-                        must look at all topics for them shows all, whatever `max` is */
+    bool stats;      /* TOPICS: with statistics over all topics, whatever is shown: see reply */
     bool due_within; /* TOPICS with stats: also counts jobs due within 1 min … 1 day */
     bool brief;      /* TOPIC: without next_due_us, which may take a long search */
     bool in_use;     /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */

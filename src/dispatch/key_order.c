@@ -28,6 +28,7 @@ enum {
     PAGE = 100,           /* jobs in a page of a listing */
     CALL_NS = 800,
     LOOK_MOST = 64,
+    LOOK_NS = 10,
     AGAIN_US = 100000, /* jobs are put off for at least this long */
     FORGET_LEAST = 64, /* entries that a restart handles in one turn, whatever the budget */
     FORGET_NS = 200,
@@ -292,16 +293,26 @@ static void put_off(struct key_entry *entry)
     shipment_return(shipment, ends ? 0 : due_behind(entry)); /* calls key_order_left() */
 }
 
+/* Entries of a key were gone through: it may have a hundred thousand. */
+static void spend_looks(struct pump *pump, unsigned looks)
+{
+    pump->counts.key_looks += looks;
+    budget_spend(pump->options.budget, (int64_t)looks * LOOK_NS);
+}
+
 /* Puts off all waiting jobs: at the next start, jobs that were not given back are ordered behind
- * those that were. */
+ * those that were. Mostly none waits: those behind a job that failed are put off as they come. */
 static void put_off_all(struct key_queue *queue)
 {
+    struct pump *pump = queue->order->lane->pump;
     struct list *node = first_of(queue)->place.next;
-    for (; node != &queue->entries; node = node->next) {
+    unsigned looks = 0;
+    for (; node != &queue->entries && queue->held; node = node->next, looks++) {
         struct key_entry *entry = LIST_ENTRY(node, struct key_entry, place);
         if (entry->shipment)
             put_off(entry);
     }
+    spend_looks(pump, looks);
 }
 
 /* When the first one, which is in the engine's queue, is looked up. A topic that is paused, or
@@ -492,17 +503,20 @@ static void scan_page(struct key_order *order, const struct reply *reply)
 static void sort_in(struct key_entry *entry)
 {
     struct list *before = entry->place.prev;
-    while (before != &entry->queue->entries &&
-           LIST_ENTRY(before, struct key_entry, place)->rank_us > entry->rank_us)
-        before = before->prev;
+    unsigned looks = 0;
+    for (; before != &entry->queue->entries &&
+           LIST_ENTRY(before, struct key_entry, place)->rank_us > entry->rank_us;
+         before = before->prev)
+        looks++;
     if (before == entry->place.prev)
         return;
     list_remove(&entry->place);
     list_add_head(before, &entry->place);
     int64_t place_us = 0;
     for (struct list *node = entry->queue->entries.next; node != &entry->queue->entries;
-         node = node->next)
+         node = node->next, looks++)
         LIST_ENTRY(node, struct key_entry, place)->place_us = place_us++;
+    spend_looks(entry->queue->order->lane->pump, looks);
 }
 
 static void scan_job(struct key_order *order, const struct job_view *job)

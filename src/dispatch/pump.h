@@ -141,6 +141,7 @@ struct pump_counts {
     uint64_t opened;          /* openings of breakers */
     uint64_t targets_paused;  /* by the pump: gone, or failing */
     uint64_t commands;        /* submitted to the engine */
+    uint64_t key_looks;       /* jobs of a key that were gone through: for tests */
     uint32_t topics;          /* gauges: topics with a target */
     uint32_t in_flight;       /* deliveries */
     uint64_t bytes;           /* of jobs that the pump holds */

@@ -19,6 +19,7 @@
 #include "proto/settings/job_properties.h"
 
 enum { END_NS = 800, COPY_BYTES_PER_NS = 4, AGAIN_US = 300000, MESSAGE_ID_MAX = 48 };
+enum { LOOK_NS = 10 }; /* work for one shipment that is gone through */
 
 static const struct delivery nothing;
 
@@ -691,6 +692,7 @@ void shipments_give_back(struct pump *pump, const struct lane *lane)
     struct shipment *shipment = LIST_ENTRY(pump->shipments.next, struct shipment, all);
     while (&shipment->all != &pump->shipments) {
         struct shipment *next = next_of(shipment);
+        budget_spend(pump->options.budget, LOOK_NS);
         bool meant = !lane || shipment->lane == lane;
         if (meant && shipment->state == SHIP_HELD && !shipment->pending)
             shipment_return(shipment, 0);

@@ -23,6 +23,8 @@ enum {
     SILENT_AGAIN_S = 15, /* between probes */
     SILENT_TIMES = 4,    /* probes: a dead client is closed within two minutes */
     ACCEPTS = 128,       /* of one listener in a turn, at most */
+    MESSAGES = 100,      /* of other threads in a turn, at most, … */
+    MESSAGE_NS = 2000,   /* … and the work for one */
     ACCEPT_PAUSE_US = 200 * 1000,
     ACCEPT_REPORT_US = 60 * 1000 * 1000, /* pauses are logged no more often than this */
     SLEEP_MAX_US = 2000 * 1000,          /* the kernel's timeouts do not count time of suspension */
@@ -252,16 +254,24 @@ static void loop_post(struct loop *base, struct message *message)
     mailbox_post(&self(base)->mailbox->mailbox, &message->place);
 }
 
+/* With a share some messages; the others come in the next gather, before those posted meanwhile. */
 static void take_mail(struct os_loop *loop)
 {
-    if (!loop->mail)
-        return;
-    loop->mail = false;
-    struct queue_node *node = mailbox_take_all(&loop->mailbox->mailbox);
-    while (node) {
-        struct message *message = LIST_ENTRY(node, struct message, place);
-        node = node->next; /* `arrived` may free it */
+    struct loop_share *share = loop->share;
+    unsigned count = 0;
+    while (loop->mail || loop->mail_left) {
+        if (!loop->mail_left) {
+            loop->mail = false;
+            loop->mail_left = mailbox_take_all(&loop->mailbox->mailbox);
+            continue;
+        }
+        if (share && count++ == MESSAGES)
+            return;
+        struct message *message = LIST_ENTRY(loop->mail_left, struct message, place);
+        loop->mail_left = loop->mail_left->next; /* `arrived` may free it */
         message->arrived(message);
+        if (share)
+            share->worked(share, MESSAGE_NS);
     }
 }
 
@@ -304,7 +314,7 @@ static void sleep_until(struct loop *base, int64_t until_us)
     if (loop->accept_again_us && loop->accept_again_us < until_us)
         until_us = loop->accept_again_us;
     keep_mail_event(loop);
-    bool idle = list_empty(&loop->ready) && !loop->mail;
+    bool idle = list_empty(&loop->ready) && !loop->mail && !loop->mail_left;
     if (until_us == INT64_MAX && idle) {
         limit = NULL;
     } else if (idle && until_us > 0) {
@@ -369,7 +379,7 @@ static bool gather(struct loop *base, struct loop_share *share)
     streams_free_dead(loop);
     free_dead_watches(loop);
     (void)timers_trim(&base->timers); /* the rest in later turns */
-    return loop->ready_count > 0;
+    return loop->ready_count > 0 || loop->mail || loop->mail_left;
 }
 
 static const struct loop_verbs verbs = {

@@ -86,14 +86,15 @@ struct os_loop {
     struct list open;    // os_stream::place
     struct list ready;   // os_stream::ready: something is to be done for them, oldest first
     unsigned ready_count;
-    struct list lingering;    // os_stream::place: STREAM_LINGER, ordered by linger_until_us
-    struct list dead;         // os_stream::place
-    struct loop_share *share; /* of the gather under way; NULL: no limit */
-    int64_t accept_again_us;  /* accepting pauses until then; 0 = it does not */
-    int64_t accept_report_us; /* a pause is not logged before this */
-    bool coarse_sleep;        /* the kernel sleeps in milliseconds only */
-    bool mail;                /* the mailbox may have something */
-    unsigned first_listener;  /* modulo their count: accepts before the others */
+    struct list lingering;        // os_stream::place: STREAM_LINGER, ordered by linger_until_us
+    struct list dead;             // os_stream::place
+    struct loop_share *share;     /* of the gather under way; NULL: no limit */
+    int64_t accept_again_us;      /* accepting pauses until then; 0 = it does not */
+    int64_t accept_report_us;     /* a pause is not logged before this */
+    bool coarse_sleep;            /* the kernel sleeps in milliseconds only */
+    bool mail;                    /* the mailbox may have something */
+    struct queue_node *mail_left; /* message::place: taken from it, and not arrived yet */
+    unsigned first_listener;      /* modulo their count: accepts before the others */
     unsigned listener_count;
     struct listener listeners[LOOP_LISTENERS_MAX];
     struct source wakers[WAKERS_MAX];

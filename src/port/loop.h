@@ -64,8 +64,8 @@ struct loop_verbs {
     void (*sleep)(struct loop *loop, int64_t until_us);
     /*
      * Calls the handlers of all streams with events, each stream once, until all are served or
-     * share->spent(). True: some were left; they are first in the next gather, which should follow
-     * without a sleep.
+     * share->spent(), and before that `arrived` of messages, with a share some hundred of them.
+     * True: some were left; they are first in the next gather, which should follow without a sleep.
      */
     bool (*gather)(struct loop *loop, struct loop_share *share);
     /*

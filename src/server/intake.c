@@ -10,7 +10,8 @@
 
 enum {
     TAKE_MAX = 200,         /* messages at once; then others have their turn */
-    MESSAGE_NS = 3000,      /* work for one, besides the engine's */
+    MESSAGE_NS = 3000,      /* work for one, besides the engine's, … */
+    BYTES_PER_NS = 4,       /* … and for so many bytes of it */
     CONFIGURE_US = 1000000, /* after a failure */
     SLOTS = 4096,           /* of messages with ids, by hash */
     BEHIND_MAX = 500,       /* of those that wait, looked at in one turn */
@@ -236,29 +237,47 @@ static void take_one(struct server_intake *intake, struct intake_message *messag
         submit(push);
 }
 
-/* Submits those that wait no longer, the oldest of each slot. Of the others an answer comes. */
+/* The work for one message. */
+static void spend(struct server_intake *intake, const struct intake_message *message)
+{
+    size_t bytes = message->body.len + message->amqp.len;
+    budget_spend(&intake->server->budget, MESSAGE_NS + (int64_t)bytes / BYTES_PER_NS);
+}
+
+/* Submits those that wait no longer, the oldest of each slot, as far as the budget goes. Of the
+   others an answer comes. */
 static void go_on(struct timer *timer)
 {
     struct server_intake *intake = LIST_ENTRY(timer, struct server_intake, go_on);
+    struct loop *loop = intake->server->loop;
     struct list *at = intake->behind.next;
+    bool some = false;
     for (unsigned i = 0; i < BEHIND_MAX && at != &intake->behind; i++) {
         struct intake_push *push = LIST_ENTRY(at, struct intake_push, place);
         at = at->next;
         if (slot_of(intake, push->message)->pending)
             continue;
-        budget_spend(&intake->server->budget, MESSAGE_NS);
+        if (some && budget_spent(&intake->server->budget)) {
+            loop_arm(loop, &intake->go_on, loop->now_us);
+            return;
+        }
+        some = true;
+        spend(intake, push->message);
         list_remove(&push->place);
         submit(push);
     }
 }
 
+/* Takes one at least, and leaves the others to the next call when the budget is spent. */
 static void arrived(struct intake *from)
 {
     struct server_intake *intake = from->user;
     struct intake_message *message;
     for (unsigned i = 0; i < TAKE_MAX && (message = from->verbs->take(from)); i++) {
-        budget_spend(&intake->server->budget, MESSAGE_NS);
+        spend(intake, message);
         take_one(intake, message);
+        if (budget_spent(&intake->server->budget))
+            return;
     }
 }
 

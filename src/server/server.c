@@ -67,6 +67,7 @@ struct server *server_new(const struct server_options *options)
     list_init(&server->clearings);
     list_init(&server->replays);
     list_init(&server->listings);
+    list_init(&server->scrapes);
     list_init(&server->clear_alls);
     list_init(&server->restores);
     init_snowflake(server);
@@ -144,11 +145,8 @@ void server_drain(struct server *server)
     server->draining = true;
     server->loop->verbs->stop_listening(server->loop);
     pump_drain(server->pump_stage.pump);
-    for (struct list *node = server->all.next; node != &server->all; node = node->next) {
-        struct session *session = LIST_ENTRY(node, struct session, all);
-        session->kind->drain(session);
-    }
-    server->engine->verbs->drain(server->engine); /* its answers say already that they are last */
+    server->drain_next = server->all.next;
+    (void)sessions_drain(server); /* some; turns continue */
 }
 
 bool server_drained(const struct server *server)

@@ -114,11 +114,15 @@ struct server {
     struct pool requests;  // struct request
     struct list dirty;     // session::dirty: has bytes to send
     struct list all;       // session::all
+    /* Whose session::all is told next that the server drains; server::all: then the engine is;
+       NULL: there is no drain, or all know. */
+    struct list *drain_next;
     struct spare_outs spare_outs;
     struct list clearings;  // clearing::place: its next command can be submitted
     struct list replays;    // replay::place: the same
     struct list listings;   // listing::place: the same
     struct list clear_alls; // clear_all::place: the same
+    struct list scrapes;    // scrape::place: the same
     struct list restores;   // restoring::place: all of them
     struct restore_counts restored;
     struct list offloads;   // offload::waiting: work that exceeds the worker's memory for now

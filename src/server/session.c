@@ -15,6 +15,7 @@ enum {
     REQUEST_BYTES_PER_S = 64 * 1024,
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
     EXPIRE_NS = 100,
+    DRAIN_NS = 300,
     SENT_MAX_BYTES = 64 * 1024, /* the network sends no more at once */
     BYTES_PER_NS = 4,           /* copied, here and in the system */
 };
@@ -118,6 +119,8 @@ void session_free(struct session *session, enum session_end end)
         stream_close(session->stream, end == SESSION_ORDERLY ? STREAM_LINGER : STREAM_DROP);
     buffers_forget(session);
     list_remove(&session->dirty);
+    if (server->drain_next == &session->all)
+        server->drain_next = session->all.next;
     list_remove(&session->all);
     discard_buf(&server->discard, &session->out);
     mem_free(session->peer);
@@ -322,6 +325,24 @@ bool session_flush(struct session *session)
         return true;
     }
     arm(session);
+    return false;
+}
+
+bool sessions_drain(struct server *server)
+{
+    for (unsigned steps = 0; server->drain_next; steps++) {
+        struct list *node = server->drain_next;
+        if (steps > 0 && budget_spent(&server->budget))
+            return true;
+        budget_spend(&server->budget, DRAIN_NS);
+        server->drain_next = node == &server->all ? NULL : node->next;
+        if (node == &server->all) { /* now the engine's answers say that they are the last */
+            server->engine->verbs->drain(server->engine);
+            return false;
+        }
+        struct session *session = LIST_ENTRY(node, struct session, all);
+        session->kind->drain(session);
+    }
     return false;
 }
 

@@ -141,6 +141,9 @@ uint64_t session_sent(const struct session *session);
  */
 void sessions_init(struct server *server);
 bool sessions_flush(struct server *server);
+/* For turn.c: tells some connections, and after the last one the engine, that the server drains, as
+   far as the budget goes. True: there are more. */
+bool sessions_drain(struct server *server);
 /* Frees server::spare_outs. */
 void sessions_drop_spares(struct server *server);
 void session_free(struct session *session, enum session_end end);

@@ -10,10 +10,10 @@
  *   batches    takes what the worker has decoded or encoded, and continues requests with many
  *              commands
  *   expire     calls due timers, which for example close connections whose time is up; continues
- *              surveys of all tubes
+ *              surveys of all tubes; tells connections that the server drains
  *   requeue    gives back the jobs of clients that have gone, and continues commands that take many
  *              turns: clearing topics, replaying buried jobs, listing jobs with their properties,
- *              restoring jobs from a journal
+ *              restoring jobs from a journal, showing topics in /metrics
  *   push       reads new settings; ends jobs by the outcomes of their deliveries; reserves jobs of
  *              topics with a target (the pump)
  *   match      gives ready jobs to waiting consumers, including the pump
@@ -49,6 +49,7 @@
 #include "server/http/listing.h"
 #include "server/http/replay.h"
 #include "server/http/restore.h"
+#include "server/http/scrape.h"
 #include "server/requeue.h"
 
 /*
@@ -155,6 +156,8 @@ static bool continue_long_commands(struct server *server)
         more |= replays_step(server);
     if (!list_empty(&server->listings))
         more |= listings_step(server);
+    if (!list_empty(&server->scrapes))
+        more |= scrapes_step(server);
     if (!list_empty(&server->restores))
         more |= restores_step(server);
     return more;
@@ -187,6 +190,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, STAGE_EXPIRE, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
     more |= beanstalk_surveys_step(server);
+    more |= sessions_drain(server);
     begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
     more |= continue_long_commands(server);
     begin_stage(server, STAGE_PUSH, PUSH_SHARE);

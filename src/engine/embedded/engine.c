@@ -381,6 +381,8 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
             far_cancel(reply);
         else if (reply->why == WAITS_FOR_VISIT)
             far_visit_cancel(reply);
+        else if (reply->why == WAITS_FOR_HISTORY)
+            history_cancel(reply);
     }
     ticket->parked = 0;
     ticket->held = NULL;
@@ -526,6 +528,7 @@ static void init_parts(struct embedded *embedded)
     far_visits_init(&embedded->far_visits);
     fronts_init(&embedded->fronts);
     list_init(&embedded->questions);
+    list_init(&embedded->questions_ended);
     list_init(&embedded->due_counts);
     commit_waiters_init(&embedded->writing);
     commit_waiters_init(&embedded->syncing);

@@ -8,15 +8,18 @@
 #include "engine/embedded/parts.h"
 #include "store/job_history.h"
 
-enum { HAPPENINGS_MAX = 1000 }; /* shown of one id */
+enum {
+    HAPPENINGS_MAX = 1000, /* shown of one id */
+    ANSWER_NS = 1500,      /* work for an answer, without what its receiver does with it, … */
+    HAPPENING_NS = 50,     /* … and for each entry in it */
+};
 
 /* Allocated in one block with the id. */
 struct history_question {
     struct waiting_reply head;
-    struct list link; // embedded::questions
+    struct list link; // embedded::questions, or ::questions_ended
     struct embedded *embedded;
     struct history_find find;
-    bool whole;
 };
 
 void history_record(struct event_sink *sink, const struct happening *happening)
@@ -24,11 +27,22 @@ void history_record(struct event_sink *sink, const struct happening *happening)
     store_history_add(LIST_ENTRY(sink, struct embedded, sink)->store, happening);
 }
 
+/* It is answered, or freed, in the next turn, without a sleep. */
+static void set_ended(struct history_question *question)
+{
+    list_remove(&question->link);
+    list_add_tail(&question->embedded->questions_ended, &question->link);
+    question->embedded->busy = true;
+}
+
 static void found(struct history_find *find)
 {
-    struct history_question *question = find->owner;
-    question->whole = true;
-    question->embedded->busy = true; /* it is answered in the next turn, without a sleep */
+    set_ended(find->owner);
+}
+
+void history_cancel(struct waiting_reply *reply)
+{
+    set_ended(LIST_ENTRY(reply, struct history_question, head));
 }
 
 /* A job that lives may be named by its number, though its client has chosen an id. */
@@ -122,27 +136,41 @@ static void answer(struct history_question *question)
                                              .happens_on = lives(question->embedded, find)});
 }
 
+static struct history_question *first_of(struct list *questions)
+{
+    return LIST_ENTRY(questions->next, struct history_question, link);
+}
+
+/* Does not look at those that are still searched for: there may be one for each connection. */
 void history_answer_turn(struct embedded *embedded)
 {
-    for (struct list *link = embedded->questions.next; link != &embedded->questions;) {
-        struct history_question *question = LIST_ENTRY(link, struct history_question, link);
-        link = link->next;
-        if (question->head.ticket && !question->whole)
-            continue;
+    struct list *ended = &embedded->questions_ended;
+    for (unsigned steps = 0; !list_empty(ended); steps++) {
+        struct history_question *question = first_of(ended);
+        if (steps > 0 && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+        budget_spend(embedded->budget, ANSWER_NS + (int64_t)question->find.count * HAPPENING_NS);
         if (question->head.ticket)
             answer(question);
         end(question);
     }
 }
 
-void history_fail_all(struct embedded *embedded)
+static void fail_all(struct list *questions)
 {
-    while (!list_empty(&embedded->questions)) {
-        struct history_question *question =
-            LIST_ENTRY(embedded->questions.next, struct history_question, link);
+    while (!list_empty(questions)) {
+        struct history_question *question = first_of(questions);
         if (question->head.ticket)
             question->head.ticket->held = NULL;
         refuse(question->head.ticket, ERR_STORE_FAILED);
         end(question);
     }
+}
+
+void history_fail_all(struct embedded *embedded)
+{
+    fail_all(&embedded->questions);
+    fail_all(&embedded->questions_ended);
 }

@@ -182,9 +182,10 @@ struct embedded {
     struct far_commands far_commands;
     struct far_visits far_visits;
     struct fronts fronts;
-    struct list questions;  // history_question::link
-    struct list due_counts; // due_count::link
-    bool has_far;           /* some job is far, or was */
+    struct list questions;       // history_question::link: the store searches
+    struct list questions_ended; // history_question::link: to be answered, or cancelled
+    struct list due_counts;      // due_count::link
+    bool has_far;                /* some job is far, or was */
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
     struct journal_feed feed;
@@ -302,8 +303,11 @@ enum submitted history_look_up(struct embedded *embedded, const struct cmd *cmd,
 /* The same, once the job is in memory if it lives. */
 enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
                             struct ticket *ticket);
-/* Answers the searches that have ended. */
+/* Answers the searches that have ended, as far as the budget goes; the rest in the next turn,
+   without a sleep. */
 void history_answer_turn(struct embedded *embedded);
+/* The client has gone: it is freed in the next turn. */
+void history_cancel(struct waiting_reply *reply);
 /* The end: those that wait have failed. */
 void history_fail_all(struct embedded *embedded);
 

@@ -11,7 +11,8 @@
 #include "engine/redis/script_parts.h"
 
 /*
- * Statistics that took more than STATS_CALLS extra calls are kept, and used for later answers.
+ * Statistics that took more than STATS_CALLS extra calls are kept, and used for later answers; so
+ * are those with more topics than an answer shows, for its further pages.
  * While clients request them, they are renewed in the background, one call at a time, with pauses,
  * so that they take 1 % of Redis' time. If they are older than such a renewal takes, because no
  * client requested them, they are gathered at once.
@@ -50,6 +51,7 @@ struct gathering {
     struct timer pause; /* redis_engine::renewed_stats: until the next call */
     int64_t asked_us;
     uint32_t calls;
+    bool many; /* statistics that took so many calls that they are kept for whoever asks */
 };
 
 /* ---- answers ---- */
@@ -254,32 +256,35 @@ static void add_view(struct redis_engine *redis, struct topic_view *view, bool s
         rates_look(&redis->rates, view, redis->options.loop->now_us);
 }
 
-static void add_topic(struct engine_stats *stats, const struct topic_view *topic)
+static struct engine_stats stats_of(const struct fanout *fanout)
 {
+    uint32_t topics;
+    const struct topic_view *sums = fanout_sums(fanout, &topics);
+    struct engine_stats stats = {
+        .topics = topics,
+        .urgent = sums->urgent,
+        .pushed = sums->pushed,
+        .reserved = sums->reserved,
+        .finished = sums->finished,
+        .deleted = sums->deleted,
+        .timeouts = sums->timeouts,
+        .released = sums->released,
+        .buried = sums->buried,
+        .kicked = sums->kicked,
+    };
     for (int state = JOB_DELAYED; state < JOB_STATES; state++)
-        stats->jobs[state] += topic->jobs[state];
-    stats->urgent += topic->urgent;
-    stats->pushed += topic->pushed;
-    stats->reserved += topic->reserved;
-    stats->finished += topic->finished;
-    stats->deleted += topic->deleted;
-    stats->timeouts += topic->timeouts;
-    stats->released += topic->released;
-    stats->buried += topic->buried;
-    stats->kicked += topic->kicked;
+        stats.jobs[state] = sums->jobs[state];
+    memcpy(stats.due_within, fanout_due_within(fanout), sizeof(stats.due_within));
+    return stats;
 }
 
-/* Adds up the topics. If the command failed, the last statistics are shown. */
+/* If the command failed, the last statistics are shown. */
 static void add_stats(const struct gathering *gathering, struct reply *reply)
 {
     struct redis_engine *redis = gathering->pending.redis;
     struct engine_stats *stats = &redis->stats;
-    if (!reply->err) {
-        *stats = (struct engine_stats){.topics = reply->count};
-        for (uint32_t i = 0; i < reply->count && reply->topics; i++)
-            add_topic(stats, &reply->topics[i]);
-        memcpy(stats->due_within, fanout_due_within(gathering->fanout), sizeof(stats->due_within));
-    }
+    if (!reply->err)
+        *stats = stats_of(gathering->fanout);
     stats->waiters = consumers_count(&redis->consumers);
     stats->lateness = redis->consumers.lateness;
     stats->lateness_histogram = redis->consumers.lateness_histogram;
@@ -326,7 +331,7 @@ static void gathering_free(struct gathering *gathering)
 {
     if (!gathering)
         return;
-    fanout_free(gathering->fanout);
+    fanout_free(gathering->fanout, &gathering->pending.redis->options.loop->discard);
     buf_fini(&gathering->topic);
     mem_free(gathering);
 }
@@ -399,20 +404,29 @@ static bool gathers_stats(const struct gathering *gathering)
     return gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
 }
 
-/* Frees the command after its answer, or keeps it if its statistics took many calls. */
+/* Do its statistics have more topics than it has shown, for who goes on asking? */
+static bool has_more_pages(const struct gathering *gathering)
+{
+    uint32_t topics;
+    (void)fanout_sums(gathering->fanout, &topics);
+    return gathering->cmd.topic.max > 1 && topics > gathering->cmd.topic.max;
+}
+
+/* Frees the command after its answer, or keeps it if its statistics took many calls, or have more
+   pages. */
 static void gathering_end(struct gathering *gathering)
 {
     struct redis_engine *redis = gathering->pending.redis;
     int64_t now_us = redis->options.loop->now_us;
-    bool many = gathering->calls > redis->space.partitions + STATS_CALLS;
     bool stats = gathers_stats(gathering);
+    gathering->many = gathering->calls > redis->space.partitions + STATS_CALLS;
     if (is_renewal(gathering)) {
         redis->renewed_stats = NULL;
         redis->renew_stats_at_us = now_us + STATS_REST_US;
         if (!gathering->err)
             forget_kept(redis);
     }
-    if (!stats || gathering->err || !many) {
+    if (!stats || gathering->err || (!gathering->many && !has_more_pages(gathering))) {
         gathering_free(gathering);
         return;
     }
@@ -446,20 +460,32 @@ static void renew_stats(struct redis_engine *redis, const struct cmd *cmd)
     (void)gathering_step(redis->renewed_stats);
 }
 
-/* False: there are no kept statistics, or they are too old, or lack `due_within`. */
+/* Are the kept statistics new enough, and of the kind that is asked for? */
+static bool kept_will_do(const struct redis_engine *redis, const struct cmd *cmd)
+{
+    const struct gathering *kept = redis->kept_stats;
+    int64_t walk_us = (int64_t)kept->calls * STATS_CALL_US * (1 + STATS_PAUSE);
+    int64_t old_us = walk_us > STATS_OLD_US ? walk_us : STATS_OLD_US;
+    bool old = redis->options.loop->now_us - redis->kept_stats_us > old_us;
+    return kept->many && (!cmd->topic.due_within || kept->cmd.topic.due_within) &&
+           (redis->renewed_stats || !old);
+}
+
+/* False: there are no kept statistics, or they will not do. A further page comes from what the
+   first one came from. */
 static bool answer_from_kept(struct redis_engine *redis, const struct cmd *cmd,
                              struct ticket *ticket)
 {
     struct gathering *kept = redis->kept_stats;
-    int64_t walk_us = kept ? (int64_t)kept->calls * STATS_CALL_US * (1 + STATS_PAUSE) : 0;
-    int64_t old_us = walk_us > STATS_OLD_US ? walk_us : STATS_OLD_US;
+    bool goes_on = cmd->topic.topic.len > 0;
     if (cmd->kind != CMD_TOPICS || !cmd->topic.stats || !kept || !ticket ||
-        (cmd->topic.due_within && !kept->cmd.topic.due_within) ||
-        (!redis->renewed_stats && redis->options.loop->now_us - redis->kept_stats_us > old_us))
+        (!goes_on && !kept_will_do(redis, cmd)))
         return false;
     kept->pending.ticket = ticket;
+    fanout_turn_to(kept->fanout, cmd->topic.topic, cmd->topic.max);
     gathering_reply(kept);
-    renew_stats(redis, cmd);
+    if (!goes_on)
+        renew_stats(redis, cmd);
     return true;
 }
 

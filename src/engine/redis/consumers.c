@@ -133,7 +133,7 @@ static void wait_group_free(struct wait_group *group)
     mem_free(group);
 }
 
-static void free_if_over(struct wait_group *group)
+void wait_group_free_if_over(struct wait_group *group)
 {
     if (group->calls == 0 && list_empty(&group->waiters))
         wait_group_free(group);
@@ -386,25 +386,6 @@ void consumers_cancel(struct consumers *consumers, struct waiter *waiter)
     wait_group_touch(group);
 }
 
-static void drain_group(struct wait_group *group, enum err err)
-{
-    struct list *next;
-    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
-        next = at->next;
-        if (waiter->parked)
-            waiter_end(waiter, err);
-    }
-    wait_group_touch(group);
-}
-
-void consumers_drain(struct consumers *consumers, enum err err)
-{
-    consumers->drained = err;
-    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
-        drain_group(LIST_ENTRY(at, struct wait_group, place), err);
-}
-
 /* ---- handing out ---- */
 
 static bool has_enough(const struct waiter *waiter)
@@ -506,91 +487,6 @@ void wait_group_hand_out(struct wait_group *group, uint32_t partition, int64_t r
         group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
-/* Reserving waits for the answers to probes: not for a silent server's, which may take long. */
-static bool topic_is_probed(const struct topic *topic)
-{
-    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
-        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->awaited_probes && group->probe_deadline_us > consumers_now_us(group->consumers))
-            return true;
-    }
-    return false;
-}
-
-/* The number of the last call of a group that has a reserve from this topic under way to the
- * partition, or a probe, which will be answered as soon; 0: there is none. `wholly`: a reserve that
- * brings all it asks for, if that is there, and surely asks for this topic: one in listed order may
- * ask only for the topics before it. */
-static uint64_t requesting_call(const struct topic *topic, uint32_t partition, bool wholly)
-{
-    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
-        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        const struct partition_fetches *fetches = &group->at[partition];
-        if (wholly && group->listed_order)
-            continue;
-        if (fetches->calls > (wholly ? fetches->shared : 0) && !(wholly && group->awaited_probes))
-            return fetches->last_call;
-    }
-    return 0;
-}
-
-/* Only we were notified of ready jobs, and no consumer here needs them: notifies another daemon.
- * Not while a reserve is under way: it may find no job because it came before, and then we need
- * it. */
-static void pass_on_topic(struct consumers *consumers, struct topic *topic)
-{
-    bool later = false;
-    for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
-        struct hint *hint = &topic->hints[i];
-        if (hint->notified_alone && requesting_call(topic, i, false)) {
-            later = true;
-            continue;
-        }
-        if (hint->notified_alone)
-            consumers_pass_on(consumers, topic_name(topic), i);
-        hint->notified_alone = false;
-    }
-    if (!later)
-        list_remove(&topic->notified_alone);
-}
-
-/* Topics of groups with probes under way wait until these are answered, or their time is over. */
-static void pass_on(struct consumers *consumers)
-{
-    struct list *next;
-    for (struct list *at = consumers->notified_alone.next; at != &consumers->notified_alone;
-         at = next) {
-        struct topic *topic = LIST_ENTRY(at, struct topic, notified_alone);
-        next = at->next;
-        if (!topic_is_probed(topic))
-            pass_on_topic(consumers, topic);
-    }
-}
-
-void consumers_match(struct consumers *consumers)
-{
-    struct list now; /* a group that becomes dirty again meanwhile is handled in the next turn */
-    list_init(&now);
-    while (!list_empty(&consumers->dirty)) {
-        struct list *node = consumers->dirty.next;
-        list_remove(node);
-        list_add_tail(&now, node);
-    }
-    while (!list_empty(&now)) {
-        struct wait_group *group = LIST_ENTRY(now.next, struct wait_group, dirty);
-        list_remove(&group->dirty);
-        wait_group_step(group);
-        arena_reset(&consumers->scratch);
-        free_if_over(group);
-    }
-    pass_on(consumers);
-}
-
-bool consumers_wait_for_match(const struct consumers *consumers)
-{
-    return !list_empty(&consumers->dirty);
-}
-
 /* ---- updating the cache of ready jobs ---- */
 
 static void wake_groups(struct topic *topic)
@@ -653,7 +549,7 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     /* A reserve under way was sent behind the promote, and takes the jobs that it made ready. Not
        surely if others share its jobs: then it may not be done, or bring fewer; nor if it takes
        another topic's. */
-    uint64_t call = requesting_call(topic, partition, true);
+    uint64_t call = consumers_requesting_call(topic, partition, true);
     if (call)
         topic_requested_alone(topic, partition, call);
     else

@@ -25,6 +25,7 @@
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_H
 
+#include "base/budget.h"
 #include "engine/redis/script_request.h"
 #include "engine/redis/topic_cache.h"
 #include "port/engine.h"
@@ -77,6 +78,7 @@ struct consumers {
     struct arena scratch;         /* of the answer being read */
     bool *subscribed;             /* [partition]: its notices are received */
     enum err drained;             /* the answer to reserves that would wait; OK: not draining */
+    bool drains;                  /* some may be parked still */
     struct timer again;           /* for the earliest of topic::again_us */
     struct timer verify;          /* while consumers wait: to check old knowledge of partitions */
     uint64_t verify_round;        /* from 1; groups with the same verify_round are done */
@@ -90,8 +92,9 @@ void consumers_fini(struct consumers *consumers);
 enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
                                  struct ticket *ticket);
 void consumers_cancel(struct consumers *consumers, struct waiter *waiter);
-/* Answers all parked reserves, and all later ones that would wait, with `err`. */
-void consumers_drain(struct consumers *consumers, enum err err);
+/* Answers all parked reserves, and all later ones that would wait, with `err`; as far as the budget
+   goes (NULL: it has no end), the rest in consumers_match(). */
+void consumers_drain(struct consumers *consumers, enum err err, struct budget *budget);
 
 /* To whom a notice was published. */
 enum notified {
@@ -120,8 +123,9 @@ void consumers_forget(struct consumers *consumers);
 /* The partition's notices are received from now on, or no longer. Drops what is known of it. */
 void consumers_subscribed(struct consumers *consumers, uint32_t partition, bool subscribed);
 
-/* Once a turn: reserves jobs where there may be some, for the groups that are dirty. */
-void consumers_match(struct consumers *consumers);
+/* Once a turn: reserves jobs where there may be some, for the groups that are dirty, as far as the
+   budget goes (NULL: it has no end), for one of them at least. */
+void consumers_match(struct consumers *consumers, struct budget *budget);
 /* True: consumers_match() has something to do. */
 bool consumers_wait_for_match(const struct consumers *consumers);
 uint64_t consumers_count(const struct consumers *consumers);

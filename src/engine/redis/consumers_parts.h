@@ -1,5 +1,5 @@
 /*
- * Internal declarations of consumers.c (the waiting consumers) and fetch*.c (reserving jobs for
+ * Internal declarations of consumers*.c (the waiting consumers) and fetch*.c (reserving jobs for
  * them in Redis).
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
@@ -99,6 +99,13 @@ void consumers_take_or_pass_on(struct consumers *consumers, struct topic *topic,
  * over. */
 void wait_group_hand_out(struct wait_group *group, uint32_t partition, int64_t requested_us,
                          struct job_view *jobs, uint32_t count);
+/* The number of the last call of a group that has a reserve from this topic under way to the
+ * partition, or a probe, which will be answered as soon; 0: there is none. `wholly`: a reserve that
+ * brings all it asks for, if that is there, and surely asks for this topic: one in listed order may
+ * ask only for the topics before it. */
+uint64_t consumers_requesting_call(const struct topic *topic, uint32_t partition, bool wholly);
+/* Frees a group without waiters and calls. */
+void wait_group_free_if_over(struct wait_group *group);
 /* Answers the waiter with the jobs that it has got, or with `err` if it has none. */
 void waiter_end(struct waiter *waiter, enum err err);
 

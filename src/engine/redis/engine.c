@@ -306,7 +306,7 @@ static void engine_match(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
     if (!redis->leaving)
-        consumers_match(&redis->consumers);
+        consumers_match(&redis->consumers, redis->budget);
 }
 
 /* Returns no other times, because the engine's timers are the loop's. */
@@ -324,7 +324,7 @@ static void engine_drain(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
     redis->draining = true;
-    consumers_drain(&redis->consumers, ERR_DRAINING);
+    consumers_drain(&redis->consumers, ERR_DRAINING, redis->budget);
 }
 
 static enum err engine_health(const struct engine *engine)

@@ -42,6 +42,7 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->space = space;
     fanout->cmd = *cmd;
     fanout->cmd.topic.topic = arena_copy(&fanout->arena, cmd->topic.topic);
+    fanout->page_after = fanout->cmd.topic.topic;
     fanout->state = cmd->topic.state;
     fanout->cmd.topic.backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     if (cmd->kind == CMD_KICK_TOPIC && fanout->state != JOB_DELAYED)
@@ -65,7 +66,7 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     return fanout;
 }
 
-void fanout_free(struct fanout *fanout)
+void fanout_free(struct fanout *fanout, struct discard *discard)
 {
     if (!fanout)
         return;
@@ -73,7 +74,11 @@ void fanout_free(struct fanout *fanout)
         buf_fini(&fanout->parts[i].from);
     mem_free(fanout->jobs);
     mem_free(fanout->topics);
-    arena_fini(&fanout->arena);
+    mem_free(fanout->shown);
+    if (discard)
+        arena_fini_deferred(&fanout->arena, discard);
+    else
+        arena_fini(&fanout->arena);
     mem_free(fanout);
 }
 

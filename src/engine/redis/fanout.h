@@ -5,6 +5,7 @@
 #ifndef LATERD_ENGINE_REDIS_FANOUT_H
 #define LATERD_ENGINE_REDIS_FANOUT_H
 
+#include "base/discard.h"
 #include "engine/redis/script.h"
 
 /*
@@ -26,7 +27,8 @@ struct fanout_counts {
 };
 
 struct fanout *fanout_new(const struct script_space *space, const struct cmd *cmd);
-void fanout_free(struct fanout *fanout);
+/* `discard` frees what it has of topics, a piece at a time; NULL: it is freed now. */
+void fanout_free(struct fanout *fanout, struct discard *discard);
 /* Before the first call: KICK_TOPIC calls only partitions that have jobs by these counts, if the
  * counts are of its topic, and there are enough. If they turn out to be outdated, all partitions
  * are called. O(partitions) */
@@ -46,8 +48,13 @@ enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct byt
 bool fanout_done(const struct fanout *fanout); /* answered; nothing under way */
 /* The result of TOPICS with `stats` and `due_within`: see struct engine_stats. */
 const uint64_t *fanout_due_within(const struct fanout *fanout);
-/* The reply's bytes live until fanout_free(). The caller adds rates, lateness and waiters, which
- * are not in Redis. */
+/* The same command: the sums of all topics, and how many they are. O(1). */
+const struct topic_view *fanout_sums(const struct fanout *fanout, uint32_t *out_topics);
+/* The same command, when it is done: the next reply shows up to `max` topics after this name, which
+   is borrowed until then. */
+void fanout_turn_to(struct fanout *fanout, struct bytes after, uint32_t max);
+/* The reply's bytes live until fanout_free(), its topics until the next reply. The caller adds
+ * rates, lateness and waiters, which are not in Redis. O(page). */
 void fanout_reply(struct fanout *fanout, struct reply *out_reply);
 
 #endif

@@ -3,8 +3,7 @@
  * clears; fanout_jobs.c merges the jobs that they show into one page; fanout_topics.c sums their
  * figures of topics.
  *
- * Invariant: `jobs` and `topics` are sorted, and hold no more than a page (all topics, if all are
- * asked for).
+ * Invariant: `jobs` and `topics` are sorted; `jobs` holds no more than a page.
  */
 #ifndef LATERD_ENGINE_REDIS_FANOUT_PARTS_H
 #define LATERD_ENGINE_REDIS_FANOUT_PARTS_H
@@ -53,8 +52,11 @@ struct fanout {
     struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
     uint32_t job_count;
-    struct topic_view *topics;
+    struct topic_view **topics; /* in `arena`: all that were answered */
     uint32_t topic_count, topic_cap;
+    struct topic_view *shown;         /* the page of them that the last reply showed */
+    struct topic_view sums;           /* of all topics, but for their times */
+    struct bytes page_after;          /* TOPICS with `stats`: the page begins after this name */
     uint64_t due_within[STATS_SPANS]; /* TOPICS, all */
     uint64_t *due;     /* DUE: jobs due by each of cmd.topic.until_us, a copy in `arena` */
     struct bytes last; /* TOPICS: a partition has more after this name; empty: none has */

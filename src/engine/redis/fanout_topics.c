@@ -78,7 +78,7 @@ static uint32_t topic_place(const struct fanout *fanout, struct bytes name)
     uint32_t low = 0, high = fanout->topic_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (bytes_cmp(fanout->topics[middle].name, name) < 0)
+        if (bytes_cmp(fanout->topics[middle]->name, name) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -86,21 +86,24 @@ static uint32_t topic_place(const struct fanout *fanout, struct bytes name)
     return low;
 }
 
+/* Only pointers are moved: there may be a hundred thousand. */
 static struct topic_view *topic_of(struct fanout *fanout, struct bytes name)
 {
     uint32_t place = topic_place(fanout, name);
-    if (place < fanout->topic_count && bytes_eq(fanout->topics[place].name, name))
-        return &fanout->topics[place];
+    if (place < fanout->topic_count && bytes_eq(fanout->topics[place]->name, name))
+        return fanout->topics[place];
     if (fanout->topic_count == fanout->topic_cap) {
         fanout->topic_cap = fanout->topic_cap ? fanout->topic_cap * 2 : 16;
         fanout->topics = mem_realloc(fanout->topics, fanout->topic_cap * sizeof(*fanout->topics));
     }
     memmove(&fanout->topics[place + 1], &fanout->topics[place],
             (fanout->topic_count - place) * sizeof(*fanout->topics));
-    fanout->topics[place] =
+    struct topic_view *topic = arena_alloc(&fanout->arena, sizeof(*topic));
+    *topic =
         (struct topic_view){.name = arena_copy(&fanout->arena, name), .lateness = &no_lateness};
+    fanout->topics[place] = topic;
     fanout->topic_count++;
-    return &fanout->topics[place];
+    return topic;
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
@@ -178,6 +181,7 @@ enum err fanout_take_topics(struct fanout *fanout, struct part *part,
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
         add_stats(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
+        add_stats(fanout, part, &fanout->sums, parts[i + 1], answer->now_us);
     }
     if (!answer->more || count < 3)
         return OK;
@@ -211,16 +215,43 @@ enum err fanout_take_due(struct fanout *fanout, struct part *part,
     return OK;
 }
 
+const struct topic_view *fanout_sums(const struct fanout *fanout, uint32_t *out_topics)
+{
+    *out_topics = fanout->topic_count;
+    return &fanout->sums;
+}
+
+void fanout_turn_to(struct fanout *fanout, struct bytes after, uint32_t max)
+{
+    fanout->page_after = after;
+    fanout->page_max = fanout_least(max, SCRIPT_HEADS_MAX);
+}
+
+/* The index of the first topic of the page. */
+static uint32_t page_begin(const struct fanout *fanout)
+{
+    struct bytes after = fanout->page_after;
+    if (fanout->cmd.kind != CMD_TOPICS || !fanout->cmd.topic.stats || !after.len)
+        return 0;
+    uint32_t place = topic_place(fanout, after);
+    bool there = place < fanout->topic_count && bytes_eq(fanout->topics[place]->name, after);
+    return place + there;
+}
+
 /* A partition's page may have ended before others'. After the least name at which one ended, names
  * may be missing: the answer ends there. */
 void fanout_reply_topics(struct fanout *fanout, struct reply *reply)
 {
-    uint32_t count = fanout->topic_count;
+    uint32_t first = page_begin(fanout), end = fanout->topic_count;
     if (fanout->last.len)
-        count = topic_place(fanout, fanout->last) + 1;
-    if (fanout->cmd.kind == CMD_TOPICS && !fanout->cmd.topic.stats)
-        count = fanout_least(count, fanout->page_max);
-    reply->topics = fanout->topics;
-    reply->count = count;
-    reply->more = fanout->last.len || count < fanout->topic_count;
+        end = topic_place(fanout, fanout->last) + 1;
+    if (fanout->cmd.kind == CMD_TOPICS)
+        end = first + fanout_least(end - first, fanout->page_max);
+    fanout->shown = mem_realloc(fanout->shown, (end - first + 1) * sizeof(*fanout->shown));
+    for (uint32_t i = first; i < end; i++)
+        fanout->shown[i - first] = *fanout->topics[i];
+    reply->topics = fanout->shown;
+    reply->count = end - first;
+    reply->more = fanout->last.len || end < fanout->topic_count;
+    fanout->page_after = (struct bytes){0};
 }

@@ -217,18 +217,21 @@ void script_requests_halfway(struct script_requests *calls, uint32_t partition)
         loop_arm(calls->options.loop, &at->mend, calls->options.loop->now_us + MEND_US);
 }
 
-/* It is unknown whether the script ran: sends the same request again or, after the deadline, fails
-   with ERR_AGAIN. */
+/* It is unknown whether the script ran: sends the same request again. After the deadline it fails
+   with ERR_AGAIN, by the timer of deadlines, which is due: a connection that ends may lose ten
+   thousand calls at once. */
 void script_request_lost(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
     call->sent_to = NULL;
     list_remove(&call->held);
     call->resent = true;
-    if (!call->at_most_once && (!call->owner || call->deadline_us <= script_request_now(call))) {
+    if (!call->at_most_once && !call->owner) {
         script_request_fail(call, ERR_AGAIN);
         return;
     }
+    if (!call->at_most_once && call->deadline_us <= script_request_now(call))
+        return;
     calls->retried++;
     script_mark_again(call->request.at, call->request.len);
     script_request_wait(call, 0);

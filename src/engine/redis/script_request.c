@@ -17,6 +17,7 @@ enum {
     SLICE_BYTES =
         256 * 1024,    /* waiting bytes that a turn sends at most: a MiB takes milliseconds */
     CALL_BYTES = 1024, /* added for each call */
+    GIVE_UP_MAX = 100, /* calls that are given up at a time */
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
 };
@@ -323,12 +324,14 @@ void script_requests_flush(struct script_requests *calls)
 /* ---- deadlines ---- */
 
 /* Fails expired calls that were not sent; calls on_timeout() or done() for those that were. Calls
- * are in the order of their deadlines. */
+ * are in the order of their deadlines. While Redis hangs all calls of a moment end together: some
+ * at a time, so that the loop's budget counts. */
 static void give_up_old(struct timer *timer)
 {
     struct partition *partition = LIST_ENTRY(timer, struct partition, deadline);
     struct loop *loop = partition->requests->options.loop;
     struct list *next;
+    unsigned given_up = 0;
     for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
         struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         next = at->next;
@@ -337,12 +340,18 @@ static void give_up_old(struct timer *timer)
             return;
         }
         bool roomless = call->in_ring && !has_place(call); /* it cannot have been executed */
+        if (given_up == GIVE_UP_MAX) {
+            loop_arm(loop, timer, loop->now_us);
+            return;
+        }
         if (call->at_most_once && !roomless) {
+            given_up += call->on_timeout != NULL;
             if (call->on_timeout)
                 call->on_timeout(call->owner);
             call->on_timeout = NULL;
             continue;
         }
+        given_up++;
         if (call->sent_to || call->reply)
             script_request_finish(call, ERR_AGAIN, NULL, 0);
         else

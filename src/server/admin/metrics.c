@@ -1,6 +1,6 @@
 /*
  * /metrics in the Prometheus text format. The number of topics shown one by one is bounded
- * (server.metrics_topics); all totals are over all topics.
+ * (server.metrics_topics), and their text is written apart; all totals are over all topics.
  */
 #include <stdio.h>
 
@@ -258,6 +258,22 @@ static void add_limits(struct server *server, struct buf *out)
                  (unsigned long long)limits[i].value);
 }
 
+/* ---- single topics ---- */
+
+void metrics_topic_take(const struct server *server, const struct topic_view *topic,
+                        struct metrics_topic *out_topic)
+{
+    int64_t now_us = server->loop->now_us, since_us = topic->oldest_ready_us;
+    *out_topic = (struct metrics_topic){
+        .name = topic->name,
+        .pushed = topic->pushed,
+        .reserved = topic->reserved,
+        .finished = topic->finished,
+        .oldest_ready_us = since_us && since_us < now_us ? (uint64_t)(now_us - since_us) : 0,
+    };
+    memcpy(out_topic->jobs, topic->jobs, sizeof(out_topic->jobs));
+}
+
 static void topic_row(struct buf *out, const char *name, struct bytes topic, const char *state,
                       uint64_t value)
 {
@@ -268,40 +284,59 @@ static void topic_row(struct buf *out, const char *name, struct bytes topic, con
     buf_addf(out, "\"} %llu\n", (unsigned long long)value);
 }
 
-static void add_topics(struct server *server, const struct reply *reply, struct buf *out)
+static void jobs_rows(struct buf *out, const struct metrics_topic *topic)
 {
-    const struct topic_view *topics = reply->topics;
-    uint32_t shown = (uint32_t)server->options.config->metrics_topics;
-    uint32_t count = reply->err ? 0 : reply->count < shown ? reply->count : shown;
-    family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
-    for (uint32_t i = 0; i < count; i++) {
-        for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
-            topic_row(out, "topic_jobs", topics[i].name, job_state_name(state),
-                      topics[i].jobs[state]);
-    }
-    family(out, "topic_pushed_total", "counter", "Jobs accepted, by topic.");
-    for (uint32_t i = 0; i < count; i++)
-        topic_row(out, "topic_pushed_total", topics[i].name, NULL, topics[i].pushed);
-    family(out, "topic_reserved_total", "counter", "Reservations given, by topic.");
-    for (uint32_t i = 0; i < count; i++)
-        topic_row(out, "topic_reserved_total", topics[i].name, NULL, topics[i].reserved);
-    family(out, "topic_finished_total", "counter", "Jobs finished, by topic.");
-    for (uint32_t i = 0; i < count; i++)
-        topic_row(out, "topic_finished_total", topics[i].name, NULL, topics[i].finished);
-    family(out, "topic_oldest_ready_seconds", "gauge",
-           "How long the head of the ready queue has been due.");
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t since_us = topics[i].oldest_ready_us;
-        bool waits = since_us && since_us < server->loop->now_us;
-        buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
-        add_label(out, topics[i].name);
-        buf_add_str(out, "\"} ");
-        add_seconds(out, waits ? (uint64_t)(server->loop->now_us - since_us) : 0);
-        buf_add_char(out, '\n');
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        topic_row(out, "topic_jobs", topic->name, job_state_name(state), topic->jobs[state]);
+}
+
+static void pushed_row(struct buf *out, const struct metrics_topic *topic)
+{
+    topic_row(out, "topic_pushed_total", topic->name, NULL, topic->pushed);
+}
+
+static void reserved_row(struct buf *out, const struct metrics_topic *topic)
+{
+    topic_row(out, "topic_reserved_total", topic->name, NULL, topic->reserved);
+}
+
+static void finished_row(struct buf *out, const struct metrics_topic *topic)
+{
+    topic_row(out, "topic_finished_total", topic->name, NULL, topic->finished);
+}
+
+static void oldest_row(struct buf *out, const struct metrics_topic *topic)
+{
+    buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
+    add_label(out, topic->name);
+    buf_add_str(out, "\"} ");
+    add_seconds(out, topic->oldest_ready_us);
+    buf_add_char(out, '\n');
+}
+
+/* A family's rows must be together. */
+void metrics_topics_write(const struct metrics_page *first, bool more, struct buf *out)
+{
+    static const struct {
+        const char *name, *type, *help;
+        void (*rows)(struct buf *out, const struct metrics_topic *topic);
+    } families[] = {
+        {"topic_jobs", "gauge", "Live jobs by topic and state.", jobs_rows},
+        {"topic_pushed_total", "counter", "Jobs accepted, by topic.", pushed_row},
+        {"topic_reserved_total", "counter", "Reservations given, by topic.", reserved_row},
+        {"topic_finished_total", "counter", "Jobs finished, by topic.", finished_row},
+        {"topic_oldest_ready_seconds", "gauge",
+         "How long the head of the ready queue has been due.", oldest_row},
+    };
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        family(out, families[i].name, families[i].type, families[i].help);
+        for (const struct metrics_page *page = first; page; page = page->next) {
+            for (uint32_t topic = 0; topic < page->count; topic++)
+                families[i].rows(out, &page->topics[topic]);
+        }
     }
     single(out, "topics_not_shown", "gauge",
-           "1 if there are more topics than server.metrics_topics.",
-           reply->more || reply->count > count);
+           "1 if there are more topics than server.metrics_topics.", more);
 }
 
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out)
@@ -324,6 +359,4 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     add_lateness(out, &totals->lateness_histogram);
     add_turns(out, &server->counts);
     add_engine(server, out);
-    if (server->options.config->metrics_topics)
-        add_topics(server, topics, out);
 }

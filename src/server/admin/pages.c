@@ -127,7 +127,7 @@ static const struct page {
     void (*write)(struct server *server, const struct reply *topics, struct buf *out);
 } pages[] = {
     [CALL_HEALTHZ] = {"text/plain; charset=utf-8", healthz_write},
-    [CALL_METRICS] = {"text/plain; version=0.0.4; charset=utf-8", metrics_write},
+    [CALL_METRICS] = {METRICS_CONTENT_TYPE, metrics_write},
     [CALL_STATS] = {"application/json", stats_write},
     [CALL_ROOT] = {"application/json", root_write},
     [CALL_LIMITS] = {"application/json", limits_write},

@@ -26,6 +26,30 @@ void stats_write(struct server *server, const struct reply *topics, struct buf *
 void cluster_write(struct server *server, const struct reply *topics, struct buf *out);
 void journal_write(struct server *server, const struct reply *topics, struct buf *out);
 
+/* ---- single topics in /metrics, which metrics_write() leaves out: see scrape.h ---- */
+
+#define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* What is shown of one. */
+struct metrics_topic {
+    struct bytes name;
+    uint64_t jobs[JOB_STATES];
+    uint64_t pushed, reserved, finished;
+    uint64_t oldest_ready_us; /* how long the head of the ready queue has been due */
+};
+
+struct metrics_page {
+    struct metrics_page *next;
+    uint32_t count;
+    struct metrics_topic topics[];
+};
+
+/* Its name is borrowed. */
+void metrics_topic_take(const struct server *server, const struct topic_view *topic,
+                        struct metrics_topic *out_topic);
+/* Any thread. `more`: there are others, which are not shown. */
+void metrics_topics_write(const struct metrics_page *first, bool more, struct buf *out);
+
 /* Metrics of the election, and of restores from the journal. */
 void cluster_describe(struct server *server, struct metric_sink *sink);
 void restores_describe(const struct server *server, struct metric_sink *sink);

@@ -85,15 +85,22 @@ static void keep_or_forget(const struct beanstalk_pending *pending, enum err err
         beanstalk_reservations_extend(reservation, before_us);
 }
 
-static void reserved(struct beanstalk_pending *pending, const struct job_view *job, struct buf *out)
+struct beanstalk_reservation *beanstalk_take(struct beanstalk_pending *pending,
+                                             const struct job_view *job)
 {
     struct beanstalk_session *beanstalk = pending->session;
     pending->id = job->ref.seq;
     beanstalk_is_worker(beanstalk);
     if (!beanstalk->held)
         beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
-    struct beanstalk_reservation *reservation = beanstalk_reservations_add(
-        &beanstalk_server(beanstalk)->beanstalk.reservations, beanstalk->held, job);
+    return beanstalk_reservations_add(&beanstalk_server(beanstalk)->beanstalk.reservations,
+                                      beanstalk->held, job);
+}
+
+static void reserved(struct beanstalk_pending *pending, const struct job_view *job, struct buf *out)
+{
+    struct beanstalk_session *beanstalk = pending->session;
+    struct beanstalk_reservation *reservation = beanstalk_take(pending, job);
     beanstalk_encode_reserved(out, job->ref.seq, job->body);
     if (out == &beanstalk->pipeline.session.out) { /* else it is looked up again: delivered() */
         reservation->end = session_end(&beanstalk->pipeline.session);

@@ -7,6 +7,7 @@
 #include "server/beanstalk/session.h"
 
 #include "base/check.h"
+#include "server/beanstalk/long_body.h"
 #include "server/beanstalk/survey.h"
 #include "server/requeue.h"
 
@@ -70,6 +71,7 @@ struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanst
     pending->id = id;
     pending->tube = (struct buf){0};
     pending->survey = NULL;
+    pending->long_body = NULL;
     pending->ended.lease = 0;
     pending->deadline_soon = false;
     pending->noted = false;
@@ -91,6 +93,8 @@ static void free_pending(struct pending *pending)
         buf_fini(&own->tube);
     if (own->survey)
         beanstalk_survey_free(own->survey);
+    if (own->long_body)
+        long_body_free(own->long_body);
     pool_give(&shared_of(own->session)->pending, own->number);
 }
 
@@ -110,12 +114,14 @@ static void delivered(struct pending *pending)
 
 static void abandon(struct pending *pending)
 {
-    if (pending->state != PENDING_BUFFERED)
+    if (pending->state != PENDING_BUFFERED && !of_pending(pending)->long_body)
         server_cancel(beanstalk_server(of_pending(pending)->session), &pending->ticket);
 }
 
 void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *reply)
 {
+    if (reply->hold && long_body_begin(pending, reply))
+        return;
     struct pipeline_text text = pipeline_begin(&pending->pending);
     beanstalk_answer(pending, reply, text.out);
     budget_spend(&beanstalk_server(pending->session)->budget,

@@ -8,6 +8,7 @@
  *     session.c  bytes in, the order of answers, ends
  *     command.c  what is done for each command
  *     answer.c   what the engine's reply is in beanstalkd's words
+ *     long_body.c  the same for a long body, by the worker
  *     survey.c   what is counted of all tubes and topics
  *     pages.c    statistics
  */
@@ -15,6 +16,8 @@
 #define LATERD_SERVER_BEANSTALK_SESSION_H
 
 #include "server/pipeline.h"
+
+struct long_body;
 
 /* A command that is pending. */
 struct beanstalk_pending {
@@ -25,6 +28,7 @@ struct beanstalk_pending {
     uint64_t id;                     /* the job's; of a reserve once it is answered */
     struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
     struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
+    struct long_body *long_body;     /* while the worker writes its answer; else NULL */
     struct beanstalk_lease ended;    /* RELEASE, BURY, DELETE: the reservation that it ends */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
     bool noted;                      /* its reservation knows where the answer ends */
@@ -68,6 +72,9 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
 /* Takes the names off the shared table. */
 void beanstalk_forget_tubes(struct beanstalk_session *beanstalk);
 
+/* A job was reserved: it becomes a reservation, which does not know yet where its answer ends. */
+struct beanstalk_reservation *beanstalk_take(struct beanstalk_pending *pending,
+                                             const struct job_view *job);
 /* Writes the answer; a job that was reserved becomes a reservation. */
 void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *reply,
                       struct buf *out);

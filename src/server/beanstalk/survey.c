@@ -133,7 +133,9 @@ static bool begin_writing(struct beanstalk_survey *survey)
     if (survey->err || survey->names.len <= LONG_NAMES || !server->worker)
         return false;
     survey->in_use = true;
-    offload_submit(&survey->offload, server, survey->names.len, write_list, list_written);
+    /* Both texts, although the connection counts the names as well: its client may leave. */
+    offload_submit(&survey->offload, server, survey->names.cap + survey->names.len, write_list,
+                   list_written);
     return true;
 }
 

@@ -5,8 +5,10 @@
 #include "server/offload.h"
 
 enum {
-    LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */
-    BYTES_OF_TEXT = 2,       /* memory for each byte of a text: the text and the decoded values */
+    LONG_BYTES = 128 * 1024, /* a body above this goes to the worker; … */
+    LONG_FORM_BYTES =
+        32 * 1024,     /* … a form above this, which may have a parameter in each two bytes */
+    BYTES_OF_TEXT = 2, /* memory for each byte of a text: the text and the decoded values */
 };
 
 /* Owns all that its work touches. */
@@ -32,7 +34,9 @@ bool decode_is_long(const struct http_session *http)
     const struct server *server = http_server(http);
     const struct http_request *request = &http->http.request;
     bool probes = server->options.probe && request->method == HTTP_M_PUT;
-    return server->worker && (probes || request->body.len > LONG_BYTES);
+    bool forms = http->pipeline.session.principal.listener->dialect == DIALECT_DELAYQUEUE_JAVA;
+    size_t most = forms ? LONG_FORM_BYTES : LONG_BYTES;
+    return server->worker && (probes || request->body.len > most);
 }
 
 static void free_it(struct decoding *decoding)

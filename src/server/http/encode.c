@@ -2,11 +2,14 @@
 
 #include "base/mem.h"
 #include "core/happening.h"
+#include "core/lateness.h"
 #include "server/offload.h"
 
 enum {
     LONG_TEXTS = 64 * 1024, /* texts above this, together, go to the worker */
-    JOB_BYTES = 32,         /* a job's numbers, which are quick to write, count as so many */
+    JOB_BYTES = 32,         /* a job's numbers, which are quick to write, count as so many; … */
+    HAPPENING_BYTES = 128,  /* … those of an entry of a history, its times above all, … */
+    TOPIC_BYTES = 512,      /* … and of a topic */
     NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
     BYTES_OF_SOURCE = 4,    /* memory for each byte of an answer that has other sources */
     BYTES_OF_TEXT = 8,      /* memory for each byte of a text: its copy, and six if it is escaped */
@@ -38,7 +41,9 @@ static size_t text_bytes(const struct reply *reply)
                  job->topic.len + job->retry_count * sizeof(int64_t);
     }
     for (uint32_t i = 0; i < reply->happening_count; i++)
-        bytes += reply->happenings[i].note.len + reply->happenings[i].topic.len;
+        bytes += HAPPENING_BYTES + reply->happenings[i].note.len + reply->happenings[i].topic.len;
+    for (uint32_t i = 0; reply->kind == CMD_TOPICS && i < reply->count; i++)
+        bytes += TOPIC_BYTES + reply->topics[i].name.len;
     return bytes;
 }
 
@@ -131,6 +136,23 @@ static void copy_happenings(struct encoding *encoding, const struct reply *reply
     encoding->reply.happenings = happenings;
 }
 
+static void copy_topics(struct encoding *encoding, const struct reply *reply)
+{
+    struct arena *arena = &encoding->arena;
+    struct topic_view *topics = arena_alloc(arena, reply->count * sizeof(*topics));
+    for (uint32_t i = 0; i < reply->count; i++) {
+        const struct lateness *from = reply->topics[i].lateness;
+        topics[i] = reply->topics[i];
+        topics[i].name = arena_copy(arena, topics[i].name);
+        if (from) {
+            struct lateness *lateness = arena_alloc(arena, sizeof(*lateness));
+            *lateness = *from;
+            topics[i].lateness = lateness;
+        }
+    }
+    encoding->reply.topics = topics;
+}
+
 static void keep_reply(struct encoding *encoding, const struct reply *reply)
 {
     encoding->reply = *reply;
@@ -141,6 +163,8 @@ static void keep_reply(struct encoding *encoding, const struct reply *reply)
     }
     if (reply->happening_count)
         copy_happenings(encoding, reply);
+    else if (reply->kind == CMD_TOPICS)
+        copy_topics(encoding, reply);
     else
         copy_jobs(encoding, reply);
     budget_spend(&encoding->request->http->pipeline.session.server->budget,
@@ -174,6 +198,8 @@ void encode_begin(struct request *request, const struct reply *reply)
     size_t bytes = text_bytes(reply);
     struct encoding *encoding = encoding_new(request, bytes, bytes);
     keep_reply(encoding, reply);
+    if (encoding->arena.held > encoding->held_bytes)
+        encoding->held_bytes = encoding->arena.held;
     submit(encoding, BYTES_OF_TEXT);
 }
 

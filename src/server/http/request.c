@@ -10,6 +10,7 @@
 #include "server/http/listing.h"
 #include "server/http/replay.h"
 #include "server/http/restore.h"
+#include "server/http/scrape.h"
 #include "server/http/target_test.h"
 #include "server/requeue.h"
 
@@ -59,6 +60,7 @@ static void drop_more(struct request *request)
     case LONG_CLEAR_ALL: clear_all_free(more.clear_all); break;
     case LONG_RESTORE: restore_forget(request); break;
     case LONG_TEST: target_test_free(more.test); break;
+    case LONG_SCRAPE: scrape_free(more.scrape); break;
     }
     request->more = (struct long_command){.kind = LONG_NONE};
 }

@@ -15,6 +15,7 @@ struct encoding;
 struct listing;
 struct replay;
 struct restoring;
+struct scrape;
 struct target_test;
 
 /* What a request has that is not one command, done in a turn: LONG_NONE, or one of the others. */
@@ -27,6 +28,7 @@ enum long_kind {
     LONG_CLEAR_ALL, /* deletes all jobs */
     LONG_RESTORE,   /* waits for the journal */
     LONG_TEST,      /* tries a target */
+    LONG_SCRAPE,    /* /metrics with single topics */
 };
 
 struct long_command {
@@ -39,6 +41,7 @@ struct long_command {
         struct clear_all *clear_all;
         struct restoring *restoring; /* the server's */
         struct target_test *test;
+        struct scrape *scrape;
     };
 };
 
@@ -87,7 +90,8 @@ void request_encoded(struct request *request, struct buf *answer);
 
 /* All commands of its batch are done: answers with their results. */
 void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
-/* The same by the worker, of a batch or a listing, which is freed. Takes `arena` over. */
+/* The same by the worker, of a batch, a listing or a scrape, which is freed. Takes
+   `arena` over. */
 void request_answer_source(struct request *request, const struct encode_source *source,
                            struct arena *arena);
 

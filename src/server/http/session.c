@@ -16,6 +16,7 @@
 #include "server/http/listing.h"
 #include "server/http/replay.h"
 #include "server/http/restore.h"
+#include "server/http/scrape.h"
 #include "server/http/target_test.h"
 #include "server/requeue.h"
 
@@ -78,6 +79,14 @@ static void clear_all(struct request *request)
     request_refuse(request, &problem);
 }
 
+static void metrics(struct request *request)
+{
+    if (http_server(request->http)->options.config->metrics_topics)
+        scrape_begin(request);
+    else
+        request_page(request, CALL_METRICS);
+}
+
 struct waiting_reason {
     struct metric_sink sink;
     char text[320];
@@ -132,7 +141,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_REPLAY: replay_begin(request, &call->replay); break;
     case CALL_TEST: target_test_begin(request, &call->cmd.push); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
-    case CALL_METRICS:
+    case CALL_METRICS: metrics(request); break;
     case CALL_STATS: request_page(request, call->kind); break;
     case CALL_HEALTHZ:
     case CALL_READYZ:

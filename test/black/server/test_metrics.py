@@ -2,6 +2,7 @@
 
 import re
 
+from beanstalk import Connection
 from wire import Client, eventually
 
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})? (\S+)$')
@@ -101,6 +102,25 @@ def test_the_number_of_topics_shown_is_bounded(laterd):
                  for _, labels, _ in family["samples"] if "topic" in labels}
         assert 0 < len(shown) <= 6
         assert value(metrics(client), "laterd_jobs", state="ready") == 40
+
+
+def test_more_topics_than_a_page_has_are_all_shown_and_counted(laterd):
+    """By pages: of /metrics 500 topics each, of beanstalkd's statistics 1,000."""
+    topics = 2300
+    server = laterd({"server": {"metrics_topics": 10000}}, beanstalk=["127.0.0.1:0"])
+    with Client(server.port, seconds=60) as client, Connection(server.beanstalk_port) as conn:
+        for number in range(topics):
+            conn.send(f"use topic-{number:04}\r\nput 0 3600 60 1\r\nx\r\n".encode())
+        for _ in range(2 * topics):
+            conn.answer()
+        for _ in range(3):
+            families = metrics(client)
+            shown = [labels["topic"] for _, labels, _ in families["laterd_topic_pushed_total"]["samples"]]
+            assert shown == [f"topic-{number:04}" for number in range(topics)]
+            assert value(families, "laterd_topics_not_shown") == 0
+            assert value(families, "laterd_topics") == topics
+            assert value(families, "laterd_jobs", state="delayed") == topics
+        assert int(conn.ask("stats").table()["current-tubes"]) == topics + 1
 
 
 def test_health_and_readiness(client):

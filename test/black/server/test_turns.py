@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.serial,
 
 LONGEST = "0.005000"
 TOPICS = 99_000
+SHOWN = 10_000  # of them, in /metrics
 BUCKET = re.compile(r'laterd_turn_seconds_bucket\{le="([^"]+)"\} (\d+)')
 
 
@@ -102,8 +103,8 @@ def reserve_all(port, tube, count):
 
 @pytest.fixture(scope="module")
 def many_topics(tmp_path_factory):
-    with Laterd(tmp_path_factory.mktemp("topics"), {"limits": {"topics": 200_000}, "server": {"turn_cpu": 1}},
-                beanstalk=["127.0.0.1:0"]) as server:
+    config = {"limits": {"topics": 200_000}, "server": {"turn_cpu": 1, "metrics_topics": SHOWN}}
+    with Laterd(tmp_path_factory.mktemp("topics"), config, beanstalk=["127.0.0.1:0"]) as server:
         puts = b"".join(b"use t%05d\r\n" % number + put(b"x", 86_400) for number in range(TOPICS))
         send_and_count(server.beanstalk_port, puts, TOPICS, b"INSERTED")
         yield server
@@ -191,7 +192,27 @@ def test_list_tubes_with_the_longest_names(server):
 
 def test_metrics(many_topics):
     turns_stay_short(many_topics, lambda: send_and_count(
-        many_topics.port, request_bytes("GET", "/metrics") * 50, 50, b"HTTP/1.1 200"))
+        many_topics.port, request_bytes("GET", "/metrics") * 5, 5, b"HTTP/1.1 200"))
+    with Client(many_topics.port, seconds=60) as client:
+        text = client.get("/metrics").text
+    assert text.count("laterd_topic_pushed_total{") == SHOWN
+    assert "\nlaterd_topics_not_shown 1\n" in text
+
+
+def test_forms_of_tens_of_thousands_of_parameters(laterd):
+    form = b"a&" * 60_000 + b"topic=t&delayTime=1&ttrTime=60&message=x"
+    ask = request_bytes("POST", "/push", form, {"Content-Type": "application/x-www-form-urlencoded"})
+    with laterd({"server": {"turn_cpu": 1}}, listeners=("127.0.0.1:0,delayqueue-java",)) as server:
+        turns_stay_short(server, lambda: send_and_count(server.port, ask * 50, 50, b"HTTP/1.1 200"))
+
+
+def test_long_bodies_for_clients_of_beanstalkd(laterd):
+    """The disk's threads read them, and the worker writes the answers."""
+    with laterd({"server": {"turn_cpu": 1}, "beanstalk": {"job_bytes": "32M"}}, beanstalk=["127.0.0.1:0"]) as server:
+        send_and_count(server.beanstalk_port, put(b"x" * (32 << 20)), 1, b"INSERTED")
+        time.sleep(0.5)  # it is in its file then
+        turns_stay_short(server, lambda: send_and_count(
+            server.beanstalk_port, b"peek 1\r\n" * 5, 5, b"FOUND"))
 
 
 def test_peek_delayed_again_and_again(server):

@@ -133,6 +133,31 @@ static void refuses_all(struct bed *bed, const struct delivery *delivery, struct
     bed_say(answer, out ? 400 : 200, 2000);
 }
 
+static void fails_for_a_minute(struct bed *bed, const struct delivery *delivery,
+                               struct sim_answer *answer)
+{
+    (void)bed;
+    (void)delivery;
+    bed_say(answer, 500, 2000);
+    answer->outcome.retry_after_us = INT64_C(60) * SECOND_US;
+}
+
+/* Each failure of the first one went through all that wait for it, though they were put off. */
+static void p8_a_job_that_fails_again_goes_not_through_all_that_wait_for_it(void **state)
+{
+    enum { JOBS = 3000, TRIES = 3 };
+    struct bed *bed = *state;
+    bed->answer = fails_for_a_minute;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, 1);
+    bed_pass(bed, 30 * SECOND_US);
+    uint64_t looks = bed_counts(bed)->key_looks;
+    unsigned seen = bed->seen_count;
+    bed_pass(bed, (TRIES + 3) * 62 * (int64_t)SECOND_US);
+    assert_true(bed->seen_count >= seen + TRIES);
+    assert_true(bed_counts(bed)->key_looks - looks < JOBS);
+}
+
 static void pause_topic(struct bed *bed, enum cmd_kind kind)
 {
     struct cmd cmd = {.kind = kind,
@@ -264,6 +289,7 @@ int main(void)
         BED_TEST_OF(a_slow_key_with_many_jobs_costs_few_commands, &plain),
         BED_TEST_OF(to_put_a_job_off_costs_the_same_however_many_are_before_it, &plain),
         BED_TEST_OF(keys_whose_jobs_wait_for_long_cost_few_look_ups, &plain),
+        BED_TEST_OF(p8_a_job_that_fails_again_goes_not_through_all_that_wait_for_it, &plain),
         BED_TEST_OF(keys_are_forgotten_in_slices_and_found_again_in_their_order, &in_slices),
         BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),
         BED_TEST_OF(so_they_do_behind_one_that_has_failed, &plain),

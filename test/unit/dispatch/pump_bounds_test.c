@@ -190,9 +190,28 @@ static void jobs_are_sent_while_settings_flood(void **state)
     assert_true(registry_wants_step(bed_server(bed)->registry)); /* else there was no flood */
 }
 
+/* When many topics change, each goes through all deliveries: few of them may in one turn. */
+static void p8_to_go_through_all_deliveries_takes_of_the_budget(void **state)
+{
+    enum { JOBS = 200, SOME = 4, LEAST_NS = 5 };
+    struct bed *bed = *state;
+    struct budget *budget = &bed_server(bed)->budget;
+    bed->answer = slow;
+    bed_settings(bed, "hook", HOOK);
+    for (unsigned i = 0; i < JOBS; i++)
+        bed_push(bed, "hook", "x", 0, "");
+    for (unsigned i = 0; i < 1000 && bed_counts(bed)->in_flight < SOME; i++)
+        bed_pass(bed, SECOND_US / 20);
+    assert_true(bed_counts(bed)->in_flight >= SOME);
+    budget->left_ns = BUDGET_UNLIMITED;
+    pump_drain(bed_server(bed)->pump_stage.pump);
+    assert_true(BUDGET_UNLIMITED - budget->left_ns >= SOME * LEAST_NS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        BED_TEST_OF(p8_to_go_through_all_deliveries_takes_of_the_budget, &short_turns),
         cmocka_unit_test(a_target_that_only_failed_for_disable_after_is_paused),
         cmocka_unit_test(jobs_that_are_held_take_no_more_memory_than_they_may),
         cmocka_unit_test(a_topic_without_tokens_keeps_no_other_from_their_receiver),

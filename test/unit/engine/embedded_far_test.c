@@ -438,6 +438,48 @@ static void the_history_of_a_far_job_is_found_by_its_number(void **state)
     assert_int_equal(totals().far, JOBS);
 }
 
+enum { ASKERS = 8 };
+
+static unsigned histories;
+
+static void count_history(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    assert_int_equal(reply->happening_count, 1);
+    histories++;
+}
+
+/* However many searches have ended. Those that nobody waits for any more are freed as well. */
+static void p8_histories_are_answered_one_a_turn_with_no_budget_left(void **state)
+{
+    (void)state;
+    char id[32];
+    unsigned most = 0;
+    struct budget budget = {0};
+    struct ticket tickets[ASKERS];
+    struct cmd cmd = {.kind = CMD_GET, .job = {.ref.id = id_of(70, id), .history = true}};
+    histories = 0;
+    bed.engine->verbs->use_budget(bed.engine, &budget); /* nothing is left of it */
+    bed.engine->verbs->begin(bed.engine);
+    for (unsigned i = 0; i < ASKERS; i++) {
+        tickets[i] = (struct ticket){.answered = count_history};
+        assert_int_equal(bed.engine->verbs->submit(bed.engine, &cmd, &tickets[i]), SUBMIT_PARKED);
+    }
+    bed.engine->verbs->cancel(bed.engine, &tickets[ASKERS / 2]);
+    for (unsigned turns = 0; embedded_waiting_replies(bed.embedded) > 0; turns++) {
+        unsigned before = histories;
+        assert_true(turns < TURNS_MAX);
+        while (sim_disk_step(bed.disk, LANE_READ))
+            continue;
+        rest(1);
+        most = histories - before > most ? histories - before : most;
+    }
+    assert_int_equal(histories, ASKERS - 1);
+    assert_int_equal(most, 1);
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+}
+
 static int setup_without_horizon(void **state)
 {
     (void)state;
@@ -618,6 +660,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
                                         setup_cold_history, teardown),
         cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
+                                        setup_warm_history, teardown),
+        cmocka_unit_test_setup_teardown(p8_histories_are_answered_one_a_turn_with_no_budget_left,
                                         setup_warm_history, teardown),
         cmocka_unit_test_setup_teardown(without_a_horizon_no_command_asks_for_far_jobs,
                                         setup_without_horizon, teardown),

@@ -54,7 +54,7 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
     assert_int_equal(cursor_read(&listing, reply.cursor, &cursor), OK);
     assert_int_equal(cursor.first, 2000009);
     assert_int_equal(cursor.seq, 5);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* Where a page of jobs in that state begins, in partition 0, behind (backwards: before) the job 7
@@ -83,7 +83,7 @@ static void assert_begins(enum job_state state, bool backwards, struct bytes pla
     buf_fini(&out);
     struct bytes none[] = {BYTES(""), BYTES("")};
     assert_int_equal(fanout_take(fanout, 0, none, 2), ERR_CORRUPT); /* it ends here */
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
@@ -111,7 +111,7 @@ static void assert_refused(struct bytes cursor)
     assert_true(fanout_done(fanout)); /* without a call to Redis */
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, ERR_INVALID);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void a_cursor_of_another_listing_is_refused_and_nobody_is_asked(void **state)
@@ -167,7 +167,7 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 1);
     assert_int_equal(reply.jobs[0].ref.seq, 4);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static struct bytes sums(char *room, uint64_t pushed, uint64_t ready, uint64_t held)
@@ -200,7 +200,7 @@ static void counts_are_added_up(void **state)
     assert_int_equal(reply.topics[0].jobs[JOB_RESERVED], 3);
     assert_int_equal(reply.topics[0].jobs[JOB_DELAYED], 21);
     assert_int_equal(reply.topics[0].pauses, 2); /* each partition is paused each time */
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void a_topics_next_due_time_is_the_soonest_of_its_partitions(void **state)
@@ -222,7 +222,7 @@ static void a_topics_next_due_time_is_the_soonest_of_its_partitions(void **state
         struct reply reply;
         fanout_reply(fanout, &reply);
         assert_int_equal(reply.topics[0].next_due_us, brief ? 0 : 2000050);
-        fanout_free(fanout);
+        fanout_free(fanout, NULL);
     }
 }
 
@@ -247,7 +247,50 @@ static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
     assert_bytes(reply.topics[0].name, BYTES("a"));
     assert_int_equal(reply.topics[0].pushed, 2);
     assert_bytes(reply.topics[1].name, BYTES("b"));
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
+}
+
+static void assert_page(struct fanout *fanout, const char *names, bool more)
+{
+    struct reply reply;
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.err, OK);
+    assert_int_equal(reply.count, strlen(names));
+    for (uint32_t i = 0; i < reply.count; i++)
+        assert_bytes(reply.topics[i].name, bytes_of(names + i, 1));
+    assert_true(reply.more == more);
+}
+
+/* However many topics there are, an answer with sums of all costs no more than its page. */
+static void p8_sums_of_all_topics_are_answered_with_a_page_of_them(void **state)
+{
+    struct cmd cmd = {.kind = CMD_TOPICS, .topic = {.max = 2, .stats = true}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    static const char *const names[4][2] = {{"a", "d"}, {"b", "e"}, {"c", "e"}, {"a", "b"}};
+    char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
+    uint32_t topics;
+    (void)state;
+    (void)ask_all(fanout);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes of = sums(room, 10, 2, 1);
+        struct bytes parts[] = {first_part(first, 0, 0, 2), bytes_str(names[i][0]), of,
+                                bytes_str(names[i][1]), of};
+        assert_int_equal(fanout_take(fanout, i, parts, 5), OK);
+    }
+    assert_int_equal(fanout_sums(fanout, &topics)->pushed, 80);
+    assert_int_equal(fanout_sums(fanout, &topics)->jobs[JOB_READY], 16);
+    assert_int_equal(fanout_sums(fanout, &topics)->jobs[JOB_DELAYED], 56);
+    assert_int_equal(topics, 5);
+    assert_page(fanout, "ab", true);
+    fanout_turn_to(fanout, BYTES("b"), 2);
+    assert_page(fanout, "cd", true);
+    fanout_turn_to(fanout, BYTES("cc"), 2); /* a topic that has gone */
+    assert_page(fanout, "de", false);
+    fanout_turn_to(fanout, BYTES("e"), 2);
+    assert_page(fanout, "", false);
+    fanout_turn_to(fanout, BYTES(""), 10);
+    assert_page(fanout, "abcde", false);
+    fanout_free(fanout, NULL);
 }
 
 /* A partition with more topics than a call counts is asked again, behind the last of them. */
@@ -280,7 +323,7 @@ static void due_jobs_of_all_topics_of_all_partitions_are_added_up(void **state)
     assert_int_equal(reply.due[0], 0 + 1 + 2 + 3 + 4);
     assert_int_equal(reply.due[1], 50 + 10);
     assert_int_equal(reply.until_us[1], NOW_US + 5);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static enum err take_kicked(struct fanout *fanout, uint32_t partition, bool more, uint32_t kicked)
@@ -323,7 +366,7 @@ static void partitions_are_kicked_at_once_each_for_a_share_of_max(void **state)
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 60);
     assert_true(reply.more);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* With a share for each, nothing is counted. */
@@ -341,7 +384,7 @@ static void partitions_are_not_counted_if_there_is_a_share_for_each(void **state
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 160);
     assert_false(reply.more);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* How many of 20 partitions are asked at first to clear so many jobs, and each for how many? */
@@ -363,7 +406,7 @@ static unsigned asked_of_many(uint32_t max, uint64_t *out_share)
         buf_fini(&out);
         asked++;
     }
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
     return asked;
 }
 
@@ -395,7 +438,7 @@ static void few_jobs_are_kicked_where_they_are_in_two_rounds(void **state)
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 3);
     assert_true(reply.more);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* A kick of one job after another: only the first has all counted, and the one that the counts are
@@ -423,12 +466,12 @@ static void the_next_kick_of_few_jobs_goes_by_what_was_counted(void **state)
         assert_true(n == 2 || reply.more);
         fanout_keep_counts(fanout, &counts);
         assert_int_equal(jobs[2], 2 - n);
-        fanout_free(fanout);
+        fanout_free(fanout, NULL);
     }
     struct fanout *fanout = fanout_new(&space, &cmd);
     fanout_direct(fanout, &counts);
     assert_int_equal(ask_all(fanout), 4);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* They were kicked or deleted by another client: all are asked how many they have now. */
@@ -453,7 +496,7 @@ static void a_kick_by_counts_that_are_not_true_any_more_counts_again(void **stat
     assert_int_equal(reply.count, 3);
     fanout_keep_counts(fanout, &counts);
     assert_memory_equal(jobs, ((const uint32_t[]){0, 3, 0, 0}), sizeof(jobs));
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void counts_of_another_topic_or_too_few_direct_no_kick(void **state)
@@ -472,7 +515,7 @@ static void counts_of_another_topic_or_too_few_direct_no_kick(void **state)
         struct fanout *fanout = fanout_new(&space, &cmds[i]);
         fanout_direct(fanout, &counts);
         assert_int_equal(ask_all(fanout), 4);
-        fanout_free(fanout);
+        fanout_free(fanout, NULL);
     }
 }
 
@@ -495,7 +538,7 @@ static void a_job_that_was_counted_and_has_gone_is_made_up_for(void **state)
     assert_int_equal(reply.err, OK);
     assert_int_equal(reply.count, 0);
     assert_false(reply.more);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt(void **state)
@@ -507,7 +550,7 @@ static void a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt(void **
     take_counts(fanout, (const uint32_t[]){9, 0, 0, 0});
     assert_int_equal(ask_all(fanout), 1);
     assert_int_equal(take_kicked(fanout, 0, false, 6), ERR_CORRUPT);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void delayed_jobs_are_kicked_if_no_partition_has_a_buried_one(void **state)
@@ -526,7 +569,7 @@ static void delayed_jobs_are_kicked_if_no_partition_has_a_buried_one(void **stat
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 5);
     assert_true(reply.more);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
@@ -547,7 +590,7 @@ static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
         fanout_reply(fanout, &reply);
         assert_int_equal(reply.err, OK);
         assert_int_equal(reply.more, keeper < 3);
-        fanout_free(fanout);
+        fanout_free(fanout, NULL);
     }
 }
 
@@ -575,7 +618,7 @@ static void a_topic_that_one_partition_has_is_paused_in_all(void **state)
     assert_true(fanout_done(fanout));
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 static void the_first_error_ends_a_gathering(void **state)
@@ -592,7 +635,7 @@ static void the_first_error_ends_a_gathering(void **state)
     struct reply reply;
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, ERR_TOPICS_LIMIT);
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 int main(void)
@@ -605,6 +648,7 @@ int main(void)
         cmocka_unit_test(counts_are_added_up),
         cmocka_unit_test(a_topics_next_due_time_is_the_soonest_of_its_partitions),
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
+        cmocka_unit_test(p8_sums_of_all_topics_are_answered_with_a_page_of_them),
         cmocka_unit_test(due_jobs_of_all_topics_of_all_partitions_are_added_up),
         cmocka_unit_test(partitions_are_kicked_at_once_each_for_a_share_of_max),
         cmocka_unit_test(partitions_are_not_counted_if_there_is_a_share_for_each),

@@ -152,7 +152,7 @@ static void start_with_one_who_waits(struct news_test *test, struct consumers *c
     *ticket = (struct ticket){.answered = never_answered};
     start_consumers(test, consumers);
     consumers_reserve(consumers, &reserve, ticket);
-    consumers_match(consumers);
+    consumers_match(consumers, NULL);
 }
 
 static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
@@ -164,13 +164,13 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     struct ticket ticket;
     start_with_one_who_waits(test, &consumers, &ticket);
     consumers_ready(&consumers, topic, 0, NOTIFIED_ALONE);
-    consumers_match(&consumers);
+    consumers_match(&consumers, NULL);
     assert_int_equal(count_under_way(test), 1); /* it is needed here: nobody else is told */
     answer(test, 5, 16, none);                  /* empty, and a mark was left: before the notice */
-    consumers_match(&consumers);
+    consumers_match(&consumers, NULL);
     assert_non_null(under_way(test));
     answer(test, 5, 16, none);
-    consumers_match(&consumers);
+    consumers_match(&consumers, NULL);
     assert_null(under_way(test));
     consumers_fini(&consumers);
 }
@@ -193,11 +193,11 @@ static void one_told_of_a_job_whose_consumer_goes_meanwhile_passes_it_on(void **
     assert_int_equal(count_under_way(test), 1);
     consumers_ready(&consumers, topic, 0, NOTIFIED_ALONE);
     consumers_cancel(&consumers, ticket.held);
-    consumers_match(&consumers);
+    consumers_match(&consumers, NULL);
     assert_int_equal(count_under_way(test), 1); /* it may get that job, and give it back */
     assert_false(passes_on(test));
     answer(test, 5, 16, none);
-    consumers_match(&consumers);
+    consumers_match(&consumers, NULL);
     assert_true(passes_on(test));
     answer(test, 5, 0, "");
     assert_null(under_way(test));

@@ -123,12 +123,71 @@ static void what_came_before_a_sleep_that_nobody_gathered_after_arrives(void **s
     os_loop_free(os_loop);
 }
 
+enum { MANY = 250 };
+
+static struct numbered {
+    struct message message;
+    unsigned number;
+} many[MANY];
+
+static int64_t worked_ns;
+
+/* In the order posted. */
+static void arrive_in_order(struct message *message)
+{
+    assert_int_equal(LIST_ENTRY(message, struct numbered, message)->number, arrived);
+    arrived++;
+}
+
+static bool never_spent(const struct loop_share *share)
+{
+    (void)share;
+    return false;
+}
+
+static void note_work(struct loop_share *share, int64_t ns)
+{
+    (void)share;
+    worked_ns += ns;
+}
+
+/* As when the outcomes of many deliveries come together: they must not make one long turn. */
+static void p8_a_turn_takes_some_of_many_messages_in_their_order(void **state)
+{
+    (void)state;
+    struct os_clock clock;
+    struct loop_share share = {.spent = never_spent, .worked = note_work};
+    os_clock_init(&clock);
+    struct os_loop *os_loop = os_loop_new(&clock.clock, 0);
+    assert_non_null(os_loop);
+    struct loop *loop = os_loop_port(os_loop);
+    arrived = 0;
+    for (unsigned i = 0; i < MANY - 1; i++) {
+        many[i] = (struct numbered){.message.arrived = arrive_in_order, .number = i};
+        loop->verbs->post(loop, &many[i].message);
+    }
+    loop_sleep(loop, INT64_MAX);
+    assert_true(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, 100);
+    assert_true(worked_ns > 0);
+    many[MANY - 1] = (struct numbered){.message.arrived = arrive_in_order, .number = MANY - 1};
+    loop->verbs->post(loop, &many[MANY - 1].message);
+    loop_sleep(loop, INT64_MAX); /* not for long: it has some */
+    assert_true(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, 200);
+    loop_sleep(loop, INT64_MAX);
+    assert_false(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, MANY);
+    os_loop_free(os_loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_threads_post_is_taken_once_and_in_order),
         cmocka_unit_test(its_descriptor_tells_that_something_came),
         cmocka_unit_test(what_came_before_a_sleep_that_nobody_gathered_after_arrives),
+        cmocka_unit_test(p8_a_turn_takes_some_of_many_messages_in_their_order),
         cmocka_unit_test(who_waits_is_told_that_it_was_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,6 +195,70 @@ static void the_worker_writes_what_jobs_have_besides_their_bodies(void **state)
     world_free(world);
 }
 
+static unsigned count_of(struct bytes in, const char *what)
+{
+    unsigned count = 0;
+    size_t len = strlen(what);
+    for (size_t at = 0; at + len <= in.len; at++)
+        count += memcmp(in.at + at, what, len) == 0;
+    return count;
+}
+
+/* The worker, in place of the world's own, begins nothing while it is held. */
+static const struct worker_verbs *own_verbs;
+
+static bool poll_nothing(struct worker *worker)
+{
+    (void)worker;
+    return false;
+}
+
+static void hold_worker(struct world *world, bool hold)
+{
+    static struct worker_verbs held;
+    struct worker *worker = world_server(world)->worker;
+    if (!own_verbs)
+        own_verbs = worker->verbs;
+    held = *own_verbs;
+    held.poll = poll_nothing;
+    worker->verbs = hold ? &held : own_verbs;
+}
+
+/* Runs turns until the held worker has something to do: so many bytes. */
+static size_t until_work_waits(struct world *world)
+{
+    const struct buffers *buffers = &world_server(world)->buffers;
+    for (int turns = 0; turns < 10000 && buffers->work_bytes == 0; turns++)
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+    return buffers->work_bytes;
+}
+
+static void the_worker_writes_a_long_list_of_topics(void **state)
+{
+    enum { TOPICS = 300 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 13});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *other = join(world);
+    struct buf data = {0};
+    for (unsigned i = 0; i < TOPICS; i++)
+        buf_addf(&data, "use topic-%03u\r\nput 0 0 60 1\r\nx\r\n", i);
+    send_buf(other, &data);
+    pass(world, SECOND_US);
+    wire_request(&data, BYTES("GET"), BYTES("/v1/topics?limit=250"), NULL, (struct bytes){0});
+    send_buf(peer, &data);
+    hold_worker(world, true);
+    assert_true(until_work_waits(world) > 0);
+    hold_worker(world, false);
+    pass(world, SECOND_US);
+    struct bytes text = sim_peer_received(peer);
+    assert_int_equal(count_of(text, "\"name\":\"topic-"), 250);
+    assert_int_equal(count_of(text, "\"lateness_ms\""), 250);
+    assert_non_null(wire_find(text, BYTES("\"cursor\":\"topic-249\"")));
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    world_free(world);
+}
+
 enum { TUBES = 2000, TUBE_BYTES = 200 };
 
 /* A world whose turns are so short that a survey ends in its own stage, behind that of the worker;
@@ -247,10 +311,107 @@ static void who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten(void
     struct sim_peer *peer = join(world);
     send_text(peer, "list-tubes\r\n");
     until_the_worker_writes(world);
+    assert_true(world_server(world)->buffers.work_bytes >= 2 * TUBES * TUBE_BYTES); /* both texts */
     sim_peer_reset(peer);
     pass(world, SECOND_US);
     assert_int_equal(world_server(world)->buffers.work_bytes, 0);
     expect_figure(world, "stats\r\n", "current-connections", "2");
+    world_free(world);
+}
+
+/* A world with a ready job whose body is so long, and in its file. */
+static struct world *begin_with_long_body(uint64_t seed)
+{
+    struct world *world =
+        begin(&(struct world_options){.seed = seed, .beanstalk_body_bytes = LONG_BYTES});
+    struct sim_peer *peer = join(world);
+    struct buf put = {0};
+    buf_addf(&put, "put 0 0 60 %d\r\n%0*d\r\n", LONG_BYTES, LONG_BYTES, 7);
+    send_buf(peer, &put);
+    pass(world, SECOND_US);
+    expect(peer, "INSERTED 1\r\n");
+    sim_peer_free(peer);
+    return world;
+}
+
+static void until_the_worker_writes_a_body(struct world *world)
+{
+    hold_worker(world, true);
+    assert_true(until_work_waits(world) >= 2 * LONG_BYTES);
+    assert_true(world_server(world)->buffers.bytes >= LONG_BYTES);
+}
+
+static void the_worker_writes_long_bodies_for_beanstalkd_clients(void **state)
+{
+    static const char *const asks[] = {"peek 1\r\nuse default\r\n", "reserve\r\nuse default\r\n"};
+    (void)state;
+    struct world *world = begin_with_long_body(14);
+    struct sim_peer *peer = join(world);
+    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+        struct buf want = {0};
+        buf_addf(&want, "%s 1 %d\r\n%0*d\r\nUSING default\r\n", i ? "RESERVED" : "FOUND",
+                 LONG_BYTES, LONG_BYTES, 7);
+        send_text(peer, asks[i]);
+        until_the_worker_writes_a_body(world);
+        hold_worker(world, false);
+        pass(world, SECOND_US);
+        assert_true(bytes_eq(sim_peer_received(peer), buf_bytes(&want)));
+        sim_peer_take(peer, want.len);
+        assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+        buf_fini(&want);
+    }
+    send_line(world, peer, "release 1 0 0\r\n", "RELEASED\r\n");
+    world_free(world);
+}
+
+/* Of those that have sent all, the first one gets its answer. */
+static void p6_who_leaves_while_the_worker_writes_a_body_gives_the_job_back(void **state)
+{
+    (void)state;
+    struct world *world = begin_with_long_body(15);
+    for (int shuts = 1; shuts >= 0; shuts--) {
+        struct sim_peer *peer = join(world);
+        send_text(peer, "reserve\r\n");
+        until_the_worker_writes_a_body(world);
+        if (shuts)
+            sim_peer_shut(peer);
+        else
+            sim_peer_reset(peer);
+        (void)world_step(world, world_now_us(world)); /* it notices that, and the work goes on */
+        (void)world_step(world, world_now_us(world));
+        hold_worker(world, false);
+        pass(world, SECOND_US);
+        assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+        assert_true(!shuts || sim_peer_received(peer).len > LONG_BYTES);
+        expect_figure(world, "stats\r\n", "current-jobs-ready", "1");
+        expect_figure(world, "stats\r\n", "current-jobs-reserved", "0");
+        sim_peer_free(peer);
+    }
+    world_free(world);
+}
+
+/* Each two bytes of it may be a parameter. */
+static void the_worker_reads_a_form_of_many_parameters(void **state)
+{
+    enum { FORM_BYTES = 100 * 1000 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 12});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAYQUEUE_JAVA);
+    struct buf form = {0}, data = {0};
+    size_t len;
+    while (form.len < FORM_BYTES)
+        buf_add_str(&form, "a&");
+    buf_add_str(&form, "topic=t&delayTime=1&ttrTime=60&message=x&topic=u");
+    wire_request(&data, BYTES("POST"), BYTES("/push"), "application/x-www-form-urlencoded",
+                 buf_bytes(&form));
+    send_buf(peer, &data);
+    hold_worker(world, true);
+    assert_true(until_work_waits(world) >= form.len);
+    hold_worker(world, false);
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 200);
+    expect_figure(world, "stats-tube t\r\n", "current-jobs-ready", "1"); /* the first counts */
+    buf_fini(&form);
     world_free(world);
 }
 
@@ -397,8 +558,12 @@ int main(void)
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(the_worker_writes_what_jobs_have_besides_their_bodies),
+        cmocka_unit_test(the_worker_writes_a_long_list_of_topics),
         cmocka_unit_test(the_worker_writes_a_long_list_of_tubes),
         cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
+        cmocka_unit_test(the_worker_writes_long_bodies_for_beanstalkd_clients),
+        cmocka_unit_test(p6_who_leaves_while_the_worker_writes_a_body_gives_the_job_back),
+        cmocka_unit_test(the_worker_reads_a_form_of_many_parameters),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),

@@ -321,7 +321,7 @@ static void ask_topics(struct pair *pair)
         struct bytes empty = BYTES("");
         assert_int_equal(fanout_take(fanout, i, &empty, 1), ERR_CORRUPT); /* one call is enough */
     }
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
 }
 
 /* 'l' goes through a hash in an order that is each server's own. */

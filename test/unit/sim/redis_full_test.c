@@ -36,7 +36,7 @@ static uint32_t on_topic(const struct cmd *cmd)
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
     uint32_t count = reply.count;
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
     return count;
 }
 

@@ -389,7 +389,7 @@ static void end_some(const struct job_view *job, int way)
         fanout_encode(fanout, &request, &call);
         assert_int_equal(ask(0).count, 1);
         assert_int_equal(fanout_take(fanout, 0, parts, part_count), OK);
-        fanout_free(fanout);
+        fanout_free(fanout, NULL);
     }
 }
 
@@ -529,7 +529,7 @@ static void many_jobs_with_long_notes_are_listed_and_reserved_in_small_steps(voi
         assert_int_equal(reply.jobs[i].last_code, 500);
         assert_int_equal(reply.jobs[i].note_count, 0);
     }
-    fanout_free(fanout);
+    fanout_free(fanout, NULL);
     reserve_for(300, 0);
     assert_int_equal(reply_of(CMD_RESERVE).count, 300);
     assert_int_equal(reply_of(CMD_RESERVE).jobs[299].last_code, 500);

@@ -1,0 +1,134 @@
+/* Messages that a broker brings: how many of them a turn takes, and in which order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "beanstalk_peer.h"
+#include "server/intake.h"
+
+enum { MESSAGES = 200, IDS = MESSAGES / 2, ID_BYTES = 16, SHORT_TURN_NS = 20000 };
+
+/* A broker with messages; each id has two. */
+static struct source {
+    struct intake intake;
+    struct intake_message messages[MESSAGES];
+    char ids[IDS][ID_BYTES];
+    unsigned taken, settled[INTAKE_VERDICTS];
+} source;
+
+static struct intake_message *take(struct intake *intake)
+{
+    (void)intake;
+    return source.taken < MESSAGES ? &source.messages[source.taken++] : NULL;
+}
+
+static void settle_message(struct intake *intake, struct intake_message *message,
+                           enum intake_verdict verdict)
+{
+    (void)intake;
+    (void)message;
+    source.settled[verdict]++;
+}
+
+static void stop(struct intake *intake)
+{
+    (void)intake;
+}
+
+static bool stopped(struct intake *intake)
+{
+    (void)intake;
+    return true;
+}
+
+static const struct intake_verbs verbs = {
+    .take = take, .settle = settle_message, .stop = stop, .stopped = stopped, .close = stop};
+
+/* Tests alone have one that is not the program's. */
+static struct server *server_of(struct world *world)
+{
+    return (struct server *)(uintptr_t)world_server(world);
+}
+
+static struct server_intake *begin_intake(struct world *world)
+{
+    static const struct server_intake_options options = {
+        .name = "shop", .topic = "orders", .broker = "main"};
+    source = (struct source){.intake.verbs = &verbs};
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        char *id = source.ids[i % IDS];
+        int len = snprintf(id, ID_BYTES, "order-%u", i % IDS);
+        source.messages[i] = (struct intake_message){.run = 1,
+                                                     .id = bytes_of(id, (size_t)len),
+                                                     .if_exists = IF_EXISTS_REPLACE,
+                                                     .delay_us = INT64_C(3600) * SECOND_US,
+                                                     .body = BYTES("body")};
+    }
+    return server_intake_new(server_of(world), &options, &source.intake);
+}
+
+static void p8_one_message_is_taken_when_the_budget_is_spent(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct server_intake *intake = begin_intake(world);
+    struct budget *budget = &server_of(world)->budget;
+    budget->left_ns = 0;
+    source.intake.arrived(&source.intake);
+    assert_int_equal(source.taken, 1);
+    budget->left_ns = 0;
+    source.intake.arrived(&source.intake);
+    assert_int_equal(source.taken, 2);
+    budget->left_ns = BUDGET_UNLIMITED;
+    source.intake.arrived(&source.intake);
+    assert_int_equal(source.taken, MESSAGES);
+    pass(world, SECOND_US);
+    assert_int_equal(source.settled[INTAKE_STORED], MESSAGES);
+    server_intake_free(intake);
+    world_free(world);
+}
+
+static uint64_t pushes(struct world *world)
+{
+    return server_of(world)->counts.commands[PROTOCOL_KINDS][CMD_PUSH];
+}
+
+/* All older ones of their ids are answered in one turn: the younger ones go on in many. */
+static void p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn(void **state)
+{
+    enum { A_FEW = 4 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 2, .turn_ns = SHORT_TURN_NS});
+    struct server_intake *intake = begin_intake(world);
+    world_hold_disk(world, true);
+    server_of(world)->budget.left_ns = BUDGET_UNLIMITED;
+    source.intake.arrived(&source.intake);
+    settle(world);
+    assert_in_range(pushes(world), IDS - IDS / 10, IDS); /* a few ids may share a slot */
+    world_hold_disk(world, false);
+    uint64_t most = 0;
+    for (unsigned turns = 0; pushes(world) < MESSAGES; turns++) {
+        uint64_t before = pushes(world);
+        assert_true(turns < 100000);
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+        most = pushes(world) - before > most ? pushes(world) - before : most;
+    }
+    assert_in_range(most, 1, A_FEW);
+    pass(world, SECOND_US);
+    assert_int_equal(source.settled[INTAKE_STORED], MESSAGES);
+    server_intake_free(intake);
+    world_free(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_one_message_is_taken_when_the_budget_is_spent),
+        cmocka_unit_test(p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
