@@ -265,8 +265,8 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
     return OK;
 }
 
-static enum err read_file(struct sim_disk *disk, const struct disk_file *file, uint64_t offset,
-                          void *at, size_t len, size_t *out_len)
+static enum err read_file(struct sim_disk *disk, const struct disk_file *file, bool past,
+                          uint64_t offset, void *at, size_t len, size_t *out_len)
 {
     CHECK(file);
     if (point(disk))
@@ -274,8 +274,8 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
     bool bad = disk->bad_name[0] && sim_disk_find(disk, disk->bad_name) == file->node;
     if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
-    file->node->loose_reads += !file->fresh && !file->exact;
-    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
+    file->node->loose_reads += !past && !file->exact;
+    const struct content *content = past ? &file->node->device : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
     *out_len = have < len ? have : len;
     if (*out_len)
@@ -290,8 +290,11 @@ static enum err read_op(struct sim_disk *disk, struct disk_op *op)
     if (!err && opens)
         op->file->exact = op->exact;
     disk->fetched_bytes += err ? 0 : op->ahead;
+    bool direct = op->direct && disk->direct;
+    disk->direct_reads += direct;
     if (!err)
-        err = read_file(disk, op->file, op->offset, op->into, op->len, &op->got);
+        err = read_file(disk, op->file, op->file->fresh || direct, op->offset, op->into, op->len,
+                        &op->got);
     return err;
 }
 
@@ -419,7 +422,7 @@ static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t of
     struct sim_disk *disk = of_port(port);
     if (disk->cold && disk->now_us)
         *disk->now_us += disk->read_us;
-    return read_file(disk, file, offset, at, len, out_len);
+    return read_file(disk, file, file->fresh, offset, at, len, out_len);
 }
 
 static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
@@ -427,7 +430,13 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
 {
     if (of_port(port)->cold)
         return ERR_AGAIN;
-    return read_file(of_port(port), file, offset, at, len, out_len);
+    return read_file(of_port(port), file, file->fresh, offset, at, len, out_len);
+}
+
+static bool disk_is_direct(struct disk *port, const struct disk_file *file)
+{
+    (void)file;
+    return of_port(port)->direct;
 }
 
 static void disk_exact(struct disk *disk, struct disk_file *file)
@@ -509,6 +518,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .is_direct = disk_is_direct,
     .exact = disk_exact,
     .fetch = disk_fetch,
     .room = disk_room,

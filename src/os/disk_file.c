@@ -401,13 +401,15 @@ void disk_file_fetch(struct disk_file *file, uint64_t offset, uint64_t len)
     }
 }
 
-enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
-                        size_t *out_len)
+/* `direct`: past the page cache if there is a descriptor for that, and if the file system does not
+   refuse. */
+static enum err read_bytes(struct disk_file *file, bool direct, uint64_t offset, void *at,
+                           size_t len, size_t *out_len)
 {
     int fd = file->fd;
     bool aligned =
         (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
-    if (file->fresh && file->direct_fd >= 0 && aligned)
+    if (direct && file->direct_fd >= 0 && aligned)
         fd = file->direct_fd;
     else if (file->fresh)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* best effort */
@@ -434,6 +436,12 @@ enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_
     return OK;
 }
 
+enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
+                        size_t *out_len)
+{
+    return read_bytes(file, file->fresh, offset, at, len, out_len);
+}
+
 static enum err read_file(int dir_fd, struct disk_op *op)
 {
     bool opens = !op->file;
@@ -445,7 +453,8 @@ static enum err read_file(int dir_fd, struct disk_op *op)
         disk_file_exact(op->file);
     if (op->ahead) /* together with the read's own bytes: one piece for the disk */
         disk_file_fetch(op->file, op->offset, op->len + op->ahead);
-    return disk_file_read(op->file, op->offset, op->into, op->len, &op->got);
+    return read_bytes(op->file, op->file->fresh || op->direct, op->offset, op->into, op->len,
+                      &op->got);
 }
 
 void disk_file_perform(int dir_fd, struct disk_op *op)

@@ -79,6 +79,7 @@ struct disk_op {
      */
     bool reserve;
     bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
+    bool direct; /* DISK_READ of an open file: does so if is_direct() */
     bool exact; /* DISK_READ that opens: no read-ahead, as after exact() */
     uint64_t offset;
     uint64_t ahead; /* DISK_READ: so many bytes behind these will be read soon, as in fetch() */
@@ -140,6 +141,12 @@ struct disk_verbs {
      */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
+    /*
+     * True: writes of this open file have gone past the page cache, which does not have their
+     * bytes. Whoever reads them once should read past it as well (disk_op::direct): that takes no
+     * new pages. Not while a DISK_WRITE_SYNC of the file is under way.
+     */
+    bool (*is_direct)(struct disk *disk, const struct disk_file *file);
     /* A hint: the system reads no more of this file than is asked for. Without it some hundred
        bytes cost 128 KiB or, where a device is set so, megabytes. Does not wait. */
     void (*exact)(struct disk *disk, struct disk_file *file);

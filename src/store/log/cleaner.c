@@ -41,25 +41,28 @@ static void read_ended(struct disk_op *op)
         scan_read_ended(&cleaner->scan, op->got);
 }
 
-/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. */
+/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. A
+   log that is written past the page cache is read past it: it is read once, and then goes. */
 static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 {
     struct cleaner *cleaner = scan->owner;
     struct segment *segment = cleaner->segment;
     enum err err = cleaner->read_err;
     bool fresh = cleaner->tries > 0;
+    bool direct = !fresh && segments_is_direct(cleaner->segments, segment);
     cleaner->read_err = OK;
     if (err)
         return err; /* of the read that has just ended */
-    err = fresh ? ERR_AGAIN
-                : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
-                                       out_len);
+    err = fresh || direct ? ERR_AGAIN
+                          : segments_read_cached(cleaner->segments, segment, scan->start,
+                                                 scan->window, want, out_len);
     if (err != ERR_AGAIN)
         return err;
     cleaner->reading = true;
     cleaner->read = (struct disk_op){
         .file = cleaner->fresh,
         .fresh = fresh,
+        .direct = direct,
         .into = scan->window,
         .len = want,
         .offset = scan->start,

@@ -207,6 +207,8 @@ void segments_unpin(struct segment *segment);
  */
 void segments_read(struct segments *segments, struct segment *segment, struct disk_op *op);
 void segments_read_end(struct segments *segments, struct segment *segment, struct disk_op *op);
+/* True: its file is open, and is_direct() (port/disk.h). Only of one that is written no more. */
+bool segments_is_direct(const struct segments *segments, const struct segment *segment);
 /* Reads what is in the page cache, without waiting. ERR_AGAIN: not all of it is, or the file is not
    open. */
 enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,

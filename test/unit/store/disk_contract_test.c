@@ -303,6 +303,36 @@ static void a_fresh_read_needs_no_direct_reads(void **state)
     mem_free(blocks);
 }
 
+/* Of an open file, past the page cache or not: as the file system likes. */
+static void a_direct_read_brings_what_was_written(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", 3 * DISK_ALIGN);
+    char *blocks = mem_aligned(DISK_ALIGN, 2 * DISK_ALIGN);
+    assert_false(disk->verbs->is_direct(disk, file));
+    memset(blocks, 'd', DISK_ALIGN);
+    write_block(disk, file, blocks, 2);
+    for (int round = 0; round < 3; round++) {
+        struct disk_op read = {.verb = DISK_READ,
+                               .lane = LANE_READ,
+                               .file = file,
+                               .direct = true,
+                               .into = blocks,
+                               .len = 2 * DISK_ALIGN,
+                               .offset = DISK_ALIGN + (round == 2 ? 5 : 0)};
+        memset(blocks, 'x', 2 * DISK_ALIGN);
+        direct_refused = round == 1;
+        enum err err = do_op(disk, &read);
+        direct_refused = false;
+        assert_int_equal(err, OK);
+        assert_int_equal(read.got, 2 * DISK_ALIGN - (round == 2 ? 5 : 0));
+        assert_int_equal(blocks[0], 0);
+        assert_int_equal(blocks[read.got - 1], 'd');
+    }
+    disk->verbs->close(disk, file);
+    mem_free(blocks);
+}
+
 static bool room_refused; /* the file system cannot reserve room */
 
 /* Stands in for the C library's. */
@@ -614,6 +644,7 @@ int main(void)
         BOTH(what_is_fetched_is_read_as_ever),
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
+        BOTH(a_direct_read_brings_what_was_written),
         BOTH(replace_and_remove_change_names),
         BOTH(a_large_file_is_replaced_byte_for_byte),
         BOTH(operations_of_a_lane_end_in_order),
