@@ -256,13 +256,14 @@ static void relocate_record(struct cleaner *cleaner)
     const struct record *record = &cleaner->walk.record;
     uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
-    bool lost = !record_body_good(record); /* the copy is marked as damaged, too */
+    bool lost = !log_has_bodies(cleaner->log, cleaner->batch_next) && !record_body_good(record);
     if (lost && record->event.kind == EVENT_NOTE)
         return; /* CLEAN_UNREAD handles it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
     if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
         spill_offer(cleaner->spill, record, place))
         return;
+    /* The copy of a lost one is marked as damaged, too. */
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
     cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
