@@ -225,6 +225,9 @@ static void set_cap(struct far_index *index, struct far_shard *shard, uint64_t c
  * Entries are spread within their array: first all of them move to its end, in order, then each to
  * its place. Neither step has a branch that depends on an entry: a processor would guess it
  * wrongly.
+ *
+ * If an array gets longer, the first step need not close the gaps between them: each entry's place
+ * moves on by no more than the array's length grows, if it grows by more than some tens.
  */
 
 /* Moves all entries, which are in the first `used` places, to the end. Returns where they begin;
@@ -242,9 +245,9 @@ static uint32_t pack(struct far_shard *shard, uint32_t used)
 }
 
 /*
- * Moves packed entries, which begin at `from`, to their places: none of them behind where it is, or
- * those that follow would have no room. False: they have none. Then some are at their places and
- * the rest are still at the end, in order; pack() takes both.
+ * Moves entries, which begin at `from`, with or without gaps, to their places: none of them behind
+ * where it is, or those that follow would have no room. False: they have none. Then some are at
+ * their places and the rest are still at the end, in order; pack() takes both.
  */
 static bool spread(struct far_shard *shard, uint32_t from)
 {
@@ -258,7 +261,8 @@ static bool spread(struct far_shard *shard, uint32_t from)
         if (next > from)
             return false;
         entries[from] = 0;
-        entries[next++] = entry;
+        entries[next] = entry; /* a gap is as empty as this place, */
+        next += entry != 0;    /* and the next entry comes here */
     }
     return true;
 }
@@ -282,7 +286,10 @@ static void grow(struct far_index *index, struct far_shard *shard)
 {
     uint32_t used = shard->cap;
     set_cap(index, shard, larger(shard));
-    settle(index, shard, used);
+    uint32_t by = shard->cap - used;
+    memmove(&shard->entries[by], shard->entries, used * sizeof(uint64_t));
+    if (!spread(shard, by))
+        settle(index, shard, shard->cap);
 }
 
 /* Makes the array shorter; `cap` is at least the number of its entries. */
