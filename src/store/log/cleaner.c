@@ -253,7 +253,7 @@ static void relocate_placed(struct cleaner *cleaner)
 
 static void relocate_record(struct cleaner *cleaner)
 {
-    const struct record *record = &cleaner->walk.record;
+    struct record *record = &cleaner->walk.record;
     uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
     bool lost = !log_has_bodies(cleaner->log, cleaner->batch_next) && !record_body_good(record);

@@ -154,7 +154,6 @@ static uint32_t topic_number(struct slice_build *build, struct bytes name)
 static void add_entry(struct slice_build *build, const struct event *job, uint64_t id_hash,
                       uint64_t offset)
 {
-    char room[SLICE_INDEX_MAX];
     struct slice_index entry = {
         .offset = offset,
         .seq = job->job.seq,
@@ -164,7 +163,9 @@ static void add_entry(struct slice_build *build, const struct event *job, uint64
         .priority = build->head.state == JOB_READY ? job->job.priority : 0,
         .rank_us = build->head.state == JOB_READY ? event_rank_us(job) : 0,
     };
-    buf_add(&build->index, room, slice_index_encode(&build->last, &entry, room));
+    struct buf *index = &build->index;
+    buf_reserve(index, SLICE_INDEX_MAX);
+    index->len += slice_index_encode(&build->last, &entry, index->at + index->len);
     build->last = entry;
 }
 

@@ -167,21 +167,21 @@ static enum spill_kind kind_of(enum job_state state)
     return (enum spill_kind)kind;
 }
 
-bool spill_offer(struct spill *spill, const struct record *record, struct stored place)
+bool spill_offer(struct spill *spill, struct record *record, struct stored place)
 {
     struct store *store = spill->store;
-    struct event job;
+    struct event *job = &record->event;
     struct far_draft draft;
     int64_t after_us;
     if (spill->step != SPILL_GATHER || place.bytes > GATHER_RECORD_MAX ||
         __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
-        !store->callbacks->spill(store->callbacks, &record->event, place.where, after_us, &job) ||
-        !far_record_fits(&job))
+        !store->callbacks->spill(store->callbacks, job, place.where, after_us, job) ||
+        !far_record_fits(job))
         return false;
-    far_record_begin(&job, &draft);
+    far_record_begin(job, &draft);
     if (draft.len > GATHER_RECORD_MAX)
         return false;
-    gather_add(&spill->gathered[kind_of(job.job.state)], &spill->room, &job, &draft,
+    gather_add(&spill->gathered[kind_of(job->job.state)], &spill->room, job, &draft,
                record->body_sum, place.bytes);
     return true;
 }

@@ -45,8 +45,9 @@ bool spill_full(const struct spill *spill);
 /* Bytes of memory of the gathered copies. O(1). */
 uint64_t spill_gathered_bytes(const struct spill *spill);
 /* Offers a JOB record at this place of the segment, whose body is intact. True: its job may become
-   far, and a copy was gathered. False: the caller must relocate the record if it is live. */
-bool spill_offer(struct spill *spill, const struct record *record, struct stored place);
+   far, and a copy was gathered. False: the caller must relocate the record if it is live. Either
+   way record->event may have become the state in which the job is now. */
+bool spill_offer(struct spill *spill, struct record *record, struct stored place);
 /*
  * Does a bounded piece of the run's work, and adds it to *work. True: the run is over. `last`: no
  * spill_go_on() follows, so jobs that are too few for a slice are not kept. *out_left: some jobs

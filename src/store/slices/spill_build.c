@@ -46,13 +46,15 @@ static void build_one(struct spill_build *build, const struct spilled *job)
     read_job(job, build->slice.head.state, &event);
     uint64_t id_hash = far_hash_id(build->far_key, event.id);
     uint64_t offset = slice_build_add(&build->slice, &event, id_hash, job->record, job->len);
-    struct leaving leaving = {
+    struct buf *all = &build->leaving;
+    buf_reserve(all, sizeof(struct leaving));
+    *(struct leaving *)(void *)(all->at + all->len) = (struct leaving){
         .seq = job->seq,
         .where = where_of(build->slice.head.number, offset),
         .len = job->len,
         .old_bytes = job->old_bytes,
     };
-    buf_add(&build->leaving, &leaving, sizeof(leaving));
+    all->len += sizeof(struct leaving);
 }
 
 /* Here, not in the main thread, because there may be 65,535 topics. */
