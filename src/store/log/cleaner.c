@@ -277,13 +277,13 @@ static void announce_soon(const struct cleaner *cleaner)
     const struct batch_walk *walk = &cleaner->walk;
     uint64_t seqs[FAR_SOON_MAX];
     uint32_t count = 0;
-    struct job_ref ref;
+    uint64_t seq;
     size_t at = walk->record_at, len;
     while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
-           record_peek(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+           record_peek_seq(walk->batch + at, walk->end - at, &len, &seq) == OK) {
         at += len;
-        if (ref.seq)
-            seqs[count++] = ref.seq;
+        if (seq)
+            seqs[count++] = seq;
     }
     if (count > 0)
         callbacks->soon(callbacks, seqs, count, false);
