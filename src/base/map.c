@@ -11,7 +11,9 @@
 enum {
     SLOTS_STEP = 16,    /* of segments below a page */
     PAGE_SLOTS = 512,   /* larger ones are whole pages */
-    KEEP_SLOTS = 512,   /* a segment of this size or less does not shrink */
+    KEEP_SLOTS = 512,   /* a segment of this size or less does not shrink, … */
+    KEEP_MORE = 8192,   /* … one of this size if there are many: it is soon filled again, … */
+    KEEP_MORE_FROM = 16, /* … from this many on */
     SPLIT_COUNT = 4096, /* mean entries per segment above which the next one is split … */
     MERGE_COUNT = 2048, /* … and below which the last one is merged with its lower half */
 };
@@ -218,10 +220,12 @@ static __attribute__((noinline)) void add_with_room(struct map *map, uint64_t ha
 
 static __attribute__((noinline)) void shrink(struct map *map, struct map_segment *segment)
 {
+    uint32_t keep = map->segment_count < KEEP_MORE_FROM ? KEEP_SLOTS : KEEP_MORE;
+    uint32_t count = segment->count > keep / 2 ? segment->count : keep / 2;
     if (map->count < (size_t)(map->segment_count - 1) * MERGE_COUNT)
         merge(map);
-    else if (segment->cap > KEEP_SLOTS && cap_for(segment->count) < segment->cap)
-        segment_resize(segment, segment->count);
+    else if (segment->cap > keep && cap_for(count) < segment->cap)
+        segment_resize(segment, count);
 }
 
 void map_add(struct map *map, uint64_t hash, uint32_t number)

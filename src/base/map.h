@@ -6,9 +6,11 @@
  * The table is made of segments, each a small table of its own: open addressing with linear
  * probing and backward-shift removal, 8 bytes a slot. A segment that is 7/8 full grows by a
  * quarter, one that is less than a quarter full shrinks: 9.2 to 12 bytes an entry while a table of
- * thousands grows, up to 32 while it shrinks. There is one segment for each 4,096 entries or
- * somewhat more; as the table grows, the next one in order is split in two (W. Litwin, "Linear
- * Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is never a second table
+ * thousands grows, up to 32 while it shrinks. Of 16 segments and more one that falls empty keeps up
+ * to 64 KiB: other entries that share it will come soon (core/index.c). There is one segment for
+ * each 4,096 entries or somewhat more; as the table grows, the next one in order is split in two
+ * (W. Litwin, "Linear Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is
+ * never a second table
  * beside the first, and no change takes long, however large the table: at most one segment of
  * some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes. Memory that is no
  * longer used is returned to the system at once.
