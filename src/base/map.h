@@ -10,10 +10,9 @@
  * to 64 KiB: other entries that share it will come soon (core/index.c). There is one segment for
  * each 4,096 entries or somewhat more; as the table grows, the next one in order is split in two
  * (W. Litwin, "Linear Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is
- * never a second table
- * beside the first, and no change takes long, however large the table: at most one segment of
- * some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes. Memory that is no
- * longer used is returned to the system at once.
+ * never a second table beside the first, and no change takes long, however large the table: at most
+ * one segment of some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes. Other
+ * memory that is no longer used is returned to the system at once.
  *
  * The low bits of the hash choose the segment, the high bits of its low half the place in the
  * segment: both must be well mixed. Entries of equal hashes share a segment, however large it gets.
