@@ -169,7 +169,30 @@ static int make_file(struct sim_disk *disk, struct disk_op *op)
     return 0;
 }
 
-static int replace_file(struct sim_disk *disk, const struct disk_op *op)
+struct sim_pieces {
+    struct disk_pieces pieces;
+    struct sim_disk *disk;
+    struct node *node;
+    int failed;
+};
+
+static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset)
+{
+    struct sim_pieces *to = (struct sim_pieces *)pieces; /* its first member */
+    if (!to->failed)
+        to->failed = do_write(to->disk, to->node, offset, data, len);
+}
+
+static int write_given(struct sim_disk *disk, struct node *node, struct disk_op *op)
+{
+    if (!op->give)
+        return do_write(disk, node, 0, op->data, op->len);
+    struct sim_pieces to = {.pieces.put = put_piece, .disk = disk, .node = node};
+    op->give(op, &to.pieces);
+    return to.failed;
+}
+
+static int replace_file(struct sim_disk *disk, struct disk_op *op)
 {
     char name[DISK_NAME_MAX];
     if (disk->starved)
@@ -178,7 +201,7 @@ static int replace_file(struct sim_disk *disk, const struct disk_op *op)
     struct node *node = node_new(disk);
     int failed = do_name(disk, name, node);
     if (!failed)
-        failed = do_write(disk, node, 0, op->data, op->len);
+        failed = write_given(disk, node, op);
     if (!failed)
         failed = do_sync(disk, node);
     if (!failed)

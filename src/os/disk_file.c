@@ -108,12 +108,36 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
  * virtual machine these are those that it has given back to the host (page reporting), which takes
  * several times as long to bring each back as the copy does. For pieces it takes smaller ones.
  */
-static int write_cached(int fd, const char *data, size_t len)
+static int write_cached(int fd, const char *data, size_t len, uint64_t offset)
 {
     int failed = 0;
     for (size_t at = 0; at < len && !failed; at += CACHED_PIECE)
-        failed = write_all(fd, data + at, len - at < CACHED_PIECE ? len - at : CACHED_PIECE, at);
+        failed = write_all(fd, data + at, len - at < CACHED_PIECE ? len - at : CACHED_PIECE,
+                           offset + at);
     return failed;
+}
+
+struct file_pieces {
+    struct disk_pieces pieces;
+    int fd;
+    int failed; /* an errno */
+};
+
+static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset)
+{
+    struct file_pieces *file = (struct file_pieces *)pieces; /* its first member */
+    if (!file->failed)
+        file->failed = write_cached(file->fd, data, len, offset);
+}
+
+/* Writes what the operation gives. */
+static int write_given(int fd, struct disk_op *op)
+{
+    if (!op->give)
+        return write_cached(fd, op->data, op->len, 0);
+    struct file_pieces file = {.pieces.put = put_piece, .fd = fd};
+    op->give(op, &file.pieces);
+    return file.failed;
 }
 
 /* True: nothing was written, so the data may be written alone. Any other error is final: it may
@@ -288,14 +312,14 @@ static int make_file(int dir_fd, struct disk_op *op)
     return 0;
 }
 
-static int replace_file(int dir_fd, const struct disk_op *op)
+static int replace_file(int dir_fd, struct disk_op *op)
 {
     char name[DISK_NAME_MAX + 8];
     (void)snprintf(name, sizeof(name), "%s.tmp", op->name); /* fits */
     int fd = create_file(dir_fd, name);
     if (fd < 0)
         return errno;
-    int failed = write_cached(fd, op->data, op->len);
+    int failed = write_given(fd, op);
     if (!failed)
         failed = disk_file_sync(fd, false);
     if (close(fd) && !failed)

@@ -62,6 +62,13 @@ enum disk_verb {
                         is. */
 };
 
+/* Where disk_op::give puts the bytes of a file. */
+struct disk_pieces {
+    /* Writes `len` bytes at `offset`, which may be read no more afterwards. After one has failed it
+       does nothing: the operation ends with that error. */
+    void (*put)(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset);
+};
+
 struct disk_op {
     enum disk_verb verb;
     enum disk_lane lane;
@@ -89,9 +96,15 @@ struct disk_op {
      * multiple of DISK_ALIGN, at most DISK_ZEROS_MAX.
      */
     size_t zeros;
-    /* Called first, by the thread that does the operation; may change the bytes of `data`, and for
-       DISK_REPLACE also `data` and `len`. Other threads must not touch what it uses. */
+    /* Called first, by the thread that does the operation; may change the bytes of `data`. Other
+       threads must not touch what it uses. */
     void (*prepare)(struct disk_op *op); /* or NULL */
+    /*
+     * DISK_REPLACE: called once in place of writing `data`, by that thread: puts all bytes of the
+     * file, in pieces that are still in the processor's cache when they are written. Not called if
+     * err becomes ERR_AGAIN.
+     */
+    void (*give)(struct disk_op *op, struct disk_pieces *to); /* or NULL */
     /* Called last, by that thread, if err is OK: may read the bytes of `into`. */
     void (*inspect)(struct disk_op *op); /* or NULL */
     enum err err;  /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_NOT_FOUND (READ: no such file), ERR_AGAIN

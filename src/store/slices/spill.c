@@ -44,7 +44,7 @@ struct spill {
     bool began[SPILL_KINDS];  /* kinds that have left the segment, in this run or an earlier one */
     enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are built */
     struct spill_build build; /* only the disk's thread uses it while `writing`, and its jobs */
-    bool built;               /* the image is complete; used as `build` is */
+    bool built;               /* the slice is complete; used as `build` is */
     size_t departing;         /* index in build.leaving of the next job to depart */
     struct slice *slice;      /* SPILL_DEPART */
     uint32_t block;           /* the slice's next block to depart */
@@ -254,13 +254,13 @@ static void begin_slice(struct spill *spill)
     spill->step = SPILL_WRITE;
 }
 
-static void prepare(struct disk_op *op)
+static void give(struct disk_op *op, struct disk_pieces *to)
 {
     struct spill *spill = op->owner;
+    spill->build.slice.to = to;
     spill_build_run(&spill->build);
+    spill->build.slice.to = NULL;
     spill->built = true;
-    op->data = spill->build.slice.image;
-    op->len = spill->build.slice.len;
 }
 
 static void written(struct disk_op *op)
@@ -269,7 +269,7 @@ static void written(struct disk_op *op)
     CHECK(spill->writing);
     spill->writing = false;
     CHECK(spill->built || op->err);
-    if (op->err == ERR_AGAIN)
+    if (op->err == ERR_AGAIN && !spill->built)
         spill->retry_at_us = spill->store->now_us + AGAIN_US;
     else if (op->err == ERR_DISK_FULL)
         spill->given_up = true;
@@ -290,9 +290,7 @@ static void write_slice(struct spill *spill)
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
         .lane = LANE_BACKGROUND,
-        .prepare = spill->built ? NULL : prepare,
-        .data = spill->build.slice.image,
-        .len = spill->build.slice.len,
+        .give = give,
         .done = written,
         .owner = spill,
     };
@@ -333,7 +331,7 @@ static void begin_departing(struct spill *spill)
     const struct slice_head *head = &spill->build.slice.head;
     size_t size = head->blocks * sizeof(struct slice_fence);
     struct slice_fence *fences = mem_alloc(size);
-    enum err err = slice_fences_decode(head, spill->build.slice.image + head->data_end, fences);
+    enum err err = slice_fences_decode(head, spill->build.slice.fences.at, fences);
     CHECK(!err); /* this process has just encoded them */
     spill->slice = slices_add(spill->store->slices, head, fences);
     spill->slice->making = true;

@@ -12,8 +12,8 @@
  *     gather (the cleaner walks) ─▶ build, write ─▶ depart ─▶ build the next … ─▶ done
  *                                         └──disk full──▶ given up: the jobs are relocated
  *
- * The disk's background thread sorts the jobs and builds the slice before it writes it; the main
- * thread does not touch that memory meanwhile. The main thread copies records and calls the core.
+ * The disk's background thread sorts the jobs, and builds the slice while it writes it, piece by
+ * piece; the main thread does not touch that memory meanwhile. The main thread copies records and calls the core.
  */
 #ifndef LATERD_STORE_SPILL_H
 #define LATERD_STORE_SPILL_H

@@ -60,9 +60,8 @@ static void build_one(struct spill_build *build, const struct spilled *job)
 /* Here, not in the main thread, because there may be 65,535 topics. */
 static void note_topics(struct spill_build *build)
 {
-    const struct slice_head *head = &build->slice.head;
-    const char *section = build->slice.image + slice_topics_at(head);
-    struct slice_topics topics = {section, section + head->topics_bytes};
+    const struct buf *section = &build->slice.topics;
+    struct slice_topics topics = {section->at, section->at + section->len};
     struct bytes name;
     memset(build->topics, 0, sizeof(build->topics));
     while (slice_topics_next(&topics, &name) == OK)

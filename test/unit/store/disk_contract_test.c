@@ -467,28 +467,31 @@ static void an_operation_is_prepared_before_it_is_done(void **state)
     disk->verbs->close(disk, file);
 }
 
-static void give_bytes(struct disk_op *op)
+static void give_pieces(struct disk_op *op, struct disk_pieces *to)
 {
-    op->data = op->owner;
-    op->len = strlen(op->owner);
+    char text[8] = "xxxx";
+    to->put(to, text, 4, 0);
+    memcpy(text, "piece", 5); /* which is ours again */
+    to->put(to, text, 5, 4);
+    to->put(to, op->owner, 4, 0);
 }
 
-static void the_bytes_of_a_file_may_be_made_when_it_is_written(void **state)
+static void the_bytes_of_a_file_may_be_made_while_it_is_written(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
     struct disk_file *file;
-    char room[8] = "", text[] = "made";
+    char room[16] = "", text[] = "one ";
     size_t len = 0;
     struct disk_op replace = {.verb = DISK_REPLACE,
                               .lane = LANE_BACKGROUND,
                               .name = "one",
-                              .prepare = give_bytes,
+                              .give = give_pieces,
                               .owner = text};
     assert_int_equal(do_op(disk, &replace), OK);
     assert_int_equal(disk->verbs->open(disk, "one", false, &file), OK);
     assert_int_equal(disk->verbs->read(disk, file, 0, room, sizeof(room), &len), OK);
-    assert_int_equal(len, 4);
-    assert_memory_equal(room, "made", 4);
+    assert_int_equal(len, 9);
+    assert_memory_equal(room, "one piece", 9);
     disk->verbs->close(disk, file);
 }
 
@@ -653,7 +656,7 @@ int main(void)
         BOTH(list_names_each_file_once),
         BOTH(rename_gives_a_file_another_name),
         BOTH(an_operation_is_prepared_before_it_is_done),
-        BOTH(the_bytes_of_a_file_may_be_made_when_it_is_written),
+        BOTH(the_bytes_of_a_file_may_be_made_while_it_is_written),
         cmocka_unit_test_setup_teardown(nothing_is_made_or_replaced_through_a_symbolic_link,
                                         os_setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_opened_or_locked_through_a_symbolic_link,
