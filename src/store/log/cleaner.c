@@ -87,7 +87,9 @@ static void open_scan(struct cleaner *cleaner)
     const struct segment *oldest = cleaner->segment;
     cleaner->batch = NULL;
     cleaner->step = CLEAN_WALK;
-    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
+    bool direct = segments_is_direct(cleaner->segments, oldest);
+    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes,
+              direct ? CLEANER_DIRECT_BYTES : CLEANER_TURN_BYTES);
     cleaner->scan.read_window = read_window;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
