@@ -104,17 +104,18 @@ static uint32_t steps_to(const struct map_segment *segment, uint32_t from, uint3
     return to >= from ? to - from : to + segment->cap - from;
 }
 
-/* Removes the slot and closes the gap, so that no probe ends early. */
+/* Removes the slot and closes the gap, so that no probe ends early. Without a branch that depends on
+   an entry, which would be guessed wrongly half of the time: each is written to the gap, and those
+   that may not stand there are written over. */
 static void segment_cut(struct map_segment *segment, uint32_t gap)
 {
     uint64_t *slots = segment->slots;
     for (uint32_t i = next_of(segment, gap); slots[i]; i = next_of(segment, i)) {
         uint32_t home = map_home(segment, hash_of(slots[i]));
         /* May the entry at i stand in the gap? Only if its home is not in (gap, i]. */
-        if (steps_to(segment, home, i) >= steps_to(segment, gap, i)) {
-            slots[gap] = slots[i];
-            gap = i;
-        }
+        bool moves = steps_to(segment, home, i) >= steps_to(segment, gap, i);
+        slots[gap] = slots[i];
+        gap = moves ? i : gap;
     }
     slots[gap] = 0;
     segment->count--;
