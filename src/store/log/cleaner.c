@@ -87,9 +87,11 @@ static void open_scan(struct cleaner *cleaner)
     const struct segment *oldest = cleaner->segment;
     cleaner->batch = NULL;
     cleaner->step = CLEAN_WALK;
-    bool direct = segments_is_direct(cleaner->segments, oldest);
-    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes,
-              direct ? CLEANER_DIRECT_BYTES : CLEANER_TURN_BYTES);
+    if (segments_is_direct(cleaner->segments, oldest))
+        scan_init_in(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes,
+                     spill_take_window(cleaner->spill), SPILL_WINDOW);
+    else
+        scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
     cleaner->scan.read_window = read_window;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
@@ -100,6 +102,8 @@ static void open_scan(struct cleaner *cleaner)
 static void close_scan(struct cleaner *cleaner)
 {
     close_fresh(cleaner);
+    if (cleaner->scan.cap == SPILL_WINDOW)
+        spill_keep_window(cleaner->spill, scan_take_window(&cleaner->scan));
     scan_fini(&cleaner->scan);
     cleaner->batch = NULL;
     cleaner->read_err = OK;

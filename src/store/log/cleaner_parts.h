@@ -11,9 +11,8 @@
 #include "store/slices/spill.h"
 
 enum {
-    CLEANER_TURN_BYTES = 256 * 1024,    /* read in one turn, … */
-    CLEANER_DIRECT_BYTES = 1024 * 1024, /* … or of a log that is read past the page cache: there a
-                                           read costs a thread's wake-up, and copies nothing */
+    CLEANER_TURN_BYTES = 256 * 1024, /* read in one turn; SPILL_WINDOW where a read is a thread's
+                                        wake-up and copies nothing: past the page cache */
 };
 
 enum clean_step {

@@ -53,6 +53,7 @@ struct spill {
     int64_t retry_at_us;
     bool held_up;          /* SPILL_DEPART waits for a walk to end (far_visited) */
     bool given_up;         /* the disk is full: the other jobs are relocated */
+    char *window;          /* spill_keep_window(); or NULL */
     int64_t keep_until_us; /* until then unused memory is kept */
     uint64_t departed_bytes, departed_jobs;
 };
@@ -210,7 +211,21 @@ static void reset(struct spill *spill)
 static uint64_t kept_bytes(const struct spill *spill)
 {
     const struct spill_build *build = &spill->build;
-    return gather_room_bytes(&spill->room) + build->leaving.cap + slice_build_kept(&build->slice);
+    return gather_room_bytes(&spill->room) + build->leaving.cap + slice_build_kept(&build->slice) +
+           (spill->window ? SPILL_WINDOW : 0);
+}
+
+char *spill_take_window(struct spill *spill)
+{
+    char *window = spill->window ? spill->window : mem_aligned(BLOCK, SPILL_WINDOW);
+    spill->window = NULL;
+    return window;
+}
+
+void spill_keep_window(struct spill *spill, char *window)
+{
+    mem_free(spill->window);
+    spill->window = window;
 }
 
 /* Frees some of the memory that is kept. */
@@ -218,8 +233,10 @@ static void keep_less(struct spill *spill)
 {
     discard_buf(&spill->room.spent, &spill->build.leaving);
     discard_buf(&spill->room.spent, &spill->build.slice.index);
-    if (!gather_room_less(&spill->room))
-        slice_build_less(&spill->build.slice);
+    if (gather_room_less(&spill->room))
+        return;
+    slice_build_less(&spill->build.slice);
+    spill_keep_window(spill, NULL);
 }
 
 void spill_rest(struct spill *spill)
@@ -553,6 +570,7 @@ void spill_free(struct spill *spill)
     reset(spill);
     drop_all(spill);
     gather_room_fini(&spill->room);
+    spill_keep_window(spill, NULL);
     slice_build_fini(&spill->build.slice);
     buf_fini(&spill->build.leaving);
     mem_free(spill);

@@ -57,6 +57,11 @@ bool spill_offer(struct spill *spill, struct record *record, struct stored place
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
 /* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
+/* A window of SPILL_WINDOW bytes, aligned to BLOCK, for who reads a segment; to be returned, for the
+   next segment: it is kept as other memory of a run is. */
+enum { SPILL_WINDOW = 1024 * 1024 };
+char *spill_take_window(struct spill *spill);
+void spill_keep_window(struct spill *spill, char *window);
 /* Between runs: frees memory that was kept for the next run, if there was none for ten seconds or
    memory is short: 1 MiB in each call, because freeing that takes 0.1 ms or more. */
 void spill_rest(struct spill *spill);
