@@ -125,10 +125,11 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     if (job->where != where || job->has_notes || !may_leave(core, job, due_after_us))
         return false;
     job->leaving = true;
-    if (out_job != event)
+    if (out_job != event) {
         *out_job = *event;
+        out_job->topic = topics_at(&core->topics, job->topic)->name;
+    }
     out_job->job = core_job_now(core, job);
-    out_job->topic = topics_at(&core->topics, job->topic)->name;
     out_job->delay_s = job->delay_s;
     out_job->record = (struct stored){0};
     return true;
