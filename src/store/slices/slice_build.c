@@ -191,7 +191,10 @@ static void add_entry(struct slice_build *build, const struct event *job, uint64
     struct buf *index = &build->index;
     buf_reserve(index, SLICE_INDEX_MAX);
     index->len += slice_index_encode(&build->last, &entry, index->at + index->len);
-    build->last = entry;
+    build->last.offset = offset; /* what the next entry is compared with */
+    build->last.seq = entry.seq;
+    build->last.topic = entry.topic;
+    build->last.rank_us = entry.rank_us;
 }
 
 uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
