@@ -337,7 +337,7 @@ static void a_log_written_past_the_page_cache_is_read_past_it(void **state)
         loose += sim_disk_loose_reads(bed.model.disk, name);
     }
     assert_true(stats_of(&bed.model).checkpoints > 20);
-    assert_int_equal(sim_disk_direct_reads(bed.model.disk) > 20, direct);
+    assert_int_equal(sim_disk_direct_reads(bed.model.disk) > 0, direct);
     assert_true(!direct || loose == 0);
     model_fini(&bed.model);
 }
