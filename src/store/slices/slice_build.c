@@ -132,7 +132,7 @@ static void close_block(struct slice_build *build)
         return;
     size_t payload = build->len - build->block - BATCH_HEAD;
     size_t bytes = (size_t)batch_bytes(payload);
-    make_room(build, bytes);
+    make_room(build, build->block + bytes - build->len);
     struct batch_head head = {
         .number = ++build->head.blocks,
         .seq_mark = 1,
