@@ -475,6 +475,8 @@ static enum err read_file(int dir_fd, struct disk_op *op)
     CHECK(op->file);
     if (opens && op->exact)
         disk_file_exact(op->file);
+    if (opens && op->direct)
+        (void)direct_fd(dir_fd, op->file); /* or none: the read is an ordinary one */
     if (op->ahead) /* together with the read's own bytes: one piece for the disk */
         disk_file_fetch(op->file, op->offset, op->len + op->ahead);
     return read_bytes(op->file, op->file->fresh || op->direct, op->offset, op->into, op->len,

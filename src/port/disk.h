@@ -86,7 +86,7 @@ struct disk_op {
      */
     bool reserve;
     bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
-    bool direct; /* DISK_READ of an open file: does so if is_direct() */
+    bool direct; /* DISK_READ: does so if is_direct(), which a file that it opens is then if it can */
     bool exact; /* DISK_READ that opens: no read-ahead, as after exact() */
     uint64_t offset;
     uint64_t ahead; /* DISK_READ: so many bytes behind these will be read soon, as in fetch() */
@@ -157,7 +157,7 @@ struct disk_verbs {
     /*
      * True: writes of this open file have gone past the page cache, which does not have their
      * bytes. Whoever reads them once should read past it as well (disk_op::direct): that takes no
-     * new pages. Not while a DISK_WRITE_SYNC of the file is under way.
+     * new pages. Not while an operation on the file is under way.
      */
     bool (*is_direct)(struct disk *disk, const struct disk_file *file);
     /* A hint: the system reads no more of this file than is asked for. Without it some hundred

@@ -135,7 +135,8 @@ static void take_file(struct segments *segments, struct segment *segment, const 
 
 bool segments_is_direct(const struct segments *segments, const struct segment *segment)
 {
-    return segment->file && segments->disk->verbs->is_direct(segments->disk, segment->file);
+    return segment->file ? segments->disk->verbs->is_direct(segments->disk, segment->file)
+                         : !segments->options->buffered;
 }
 
 enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,
