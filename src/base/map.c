@@ -9,13 +9,13 @@
 #include "base/mem.h"
 
 enum {
-    SLOTS_STEP = 16,    /* of segments below a page */
-    PAGE_SLOTS = 512,   /* larger ones are whole pages */
-    KEEP_SLOTS = 512,   /* a segment of this size or less does not shrink, … */
-    KEEP_MORE = 8192,   /* … one of this size if there are many: it is soon filled again, … */
+    SLOTS_STEP = 16,     /* of segments below a page */
+    PAGE_SLOTS = 512,    /* larger ones are whole pages */
+    KEEP_SLOTS = 512,    /* a segment of this size or less does not shrink, … */
+    KEEP_MORE = 8192,    /* … one of this size if there are many: it is soon filled again, … */
     KEEP_MORE_FROM = 16, /* … from this many on */
-    SPLIT_COUNT = 4096, /* mean entries per segment above which the next one is split … */
-    MERGE_COUNT = 2048, /* … and below which the last one is merged with its lower half */
+    SPLIT_COUNT = 4096,  /* mean entries per segment above which the next one is split … */
+    MERGE_COUNT = 2048,  /* … and below which the last one is merged with its lower half */
 };
 
 static uint64_t slot_of(uint64_t hash, uint32_t number)
@@ -104,9 +104,9 @@ static uint32_t steps_to(const struct map_segment *segment, uint32_t from, uint3
     return to >= from ? to - from : to + segment->cap - from;
 }
 
-/* Removes the slot and closes the gap, so that no probe ends early. Without a branch that depends on
-   an entry, which would be guessed wrongly half of the time: each is written to the gap, and those
-   that may not stand there are written over. */
+/* Removes the slot and closes the gap, so that no probe ends early. Without a branch that depends
+   on an entry, which would be guessed wrongly half of the time: each is written to the gap, and
+   those that may not stand there are written over. */
 static void segment_cut(struct map_segment *segment, uint32_t gap)
 {
     uint64_t *slots = segment->slots;

@@ -170,7 +170,7 @@ static void fetch_around(struct core *core, uint32_t number, uint64_t seq)
     *soon = soon_of(core, number);
     if (!job->id_len)
         return;
-    index_prefetch_hashed(&core->index, soon->in_memory);
+    index_prefetch_removal(&core->index, seq, soon->in_memory);
     far_index_prefetch(&core->far.places, soon->id_hash);
 }
 

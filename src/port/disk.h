@@ -85,9 +85,10 @@ struct disk_op {
      * again.
      */
     bool reserve;
-    bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
-    bool direct; /* DISK_READ: does so if is_direct(), which a file that it opens is then if it can */
-    bool exact; /* DISK_READ that opens: no read-ahead, as after exact() */
+    bool fresh;  /* DISK_READ that opens: bypasses the page cache, as in open() */
+    bool direct; /* DISK_READ: does so if is_direct(), which a file that it opens is then if it can
+                  */
+    bool exact;  /* DISK_READ that opens: no read-ahead, as after exact() */
     uint64_t offset;
     uint64_t ahead; /* DISK_READ: so many bytes behind these will be read soon, as in fetch() */
     /*

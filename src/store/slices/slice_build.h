@@ -1,6 +1,7 @@
 /*
- * Builds the file of one slice, job by job, in order of due time: in memory, or in pieces that leave
- * it as soon as they are complete. Any one thread at a time. Pure, except that it allocates memory.
+ * Builds the file of one slice, job by job, in order of due time: in memory, or in pieces that
+ * leave it as soon as they are complete. Any one thread at a time. Pure, except that it allocates
+ * memory.
  */
 #ifndef LATERD_STORE_SLICE_BUILD_H
 #define LATERD_STORE_SLICE_BUILD_H
@@ -14,12 +15,12 @@ struct disk_pieces;
 
 struct slice_build {
     struct slice_head head;
-    uint32_t tag;           /* of the store */
-    struct disk_pieces *to; /* where complete bytes go, set behind slice_build_begin(); or NULL */
-    char *image;            /* the file's bytes so far, without those that have gone there … */
-    size_t gone;            /* … which are so many */
-    size_t len;             /* of the file */
-    size_t cap;             /* of `image` */
+    uint32_t tag;             /* of the store */
+    struct disk_pieces *to;   /* where complete bytes go, set behind slice_build_begin(); or NULL */
+    char *image;              /* the file's bytes so far, without those that have gone there … */
+    size_t gone;              /* … which are so many */
+    size_t len;               /* of the file */
+    size_t cap;               /* of `image` */
     size_t block;             /* offset of the open block's header; 0: none is open */
     struct slice_fence fence; /* of the open block */
     struct buf fences, topics, index;

@@ -152,7 +152,8 @@ size_t slice_index_encode(const struct slice_index *last, const struct slice_ind
                           char room[static SLICE_INDEX_MAX])
 {
     CHECK(entry->offset > last->offset && entry->offset % 8 == 0);
-    char *at = varint_put_wide(room, (entry->offset - last->offset) / 8 << 1 | (entry->id_hash != 0));
+    char *at =
+        varint_put_wide(room, (entry->offset - last->offset) / 8 << 1 | (entry->id_hash != 0));
     at = varint_put_wide(at, varint_fold((int64_t)(entry->seq - last->seq)));
     if (entry->id_hash) {
         put_u64(at, entry->id_hash);

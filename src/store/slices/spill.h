@@ -13,7 +13,8 @@
  *                                         └──disk full──▶ given up: the jobs are relocated
  *
  * The disk's background thread sorts the jobs, and builds the slice while it writes it, piece by
- * piece; the main thread does not touch that memory meanwhile. The main thread copies records and calls the core.
+ * piece; the main thread does not touch that memory meanwhile. The main thread copies records and
+ * calls the core.
  */
 #ifndef LATERD_STORE_SPILL_H
 #define LATERD_STORE_SPILL_H
@@ -57,8 +58,8 @@ bool spill_offer(struct spill *spill, struct record *record, struct stored place
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
 /* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
-/* A window of SPILL_WINDOW bytes, aligned to BLOCK, for who reads a segment; to be returned, for the
-   next segment: it is kept as other memory of a run is. */
+/* A window of SPILL_WINDOW bytes, aligned to BLOCK, for who reads a segment; to be returned, for
+   the next segment: it is kept as other memory of a run is. */
 enum { SPILL_WINDOW = 1024 * 1024 };
 char *spill_take_window(struct spill *spill);
 void spill_keep_window(struct spill *spill, char *window);

@@ -184,7 +184,7 @@ static void sort_digit(const struct spilled *from, struct spilled *to, size_t co
 }
 
 /* Sorts from the digit at `shift` to the highest of the span: O(jobs) for each. Swaps *jobs and
-   *spare for each digit. */
+ *spare for each digit. */
 static void sort_digits(struct spilled **jobs, struct spilled **spare, size_t count,
                         enum spilled_key key, uint64_t least, uint64_t span, unsigned shift)
 {

@@ -285,7 +285,7 @@ static void p8_cleaning_never_waits_for_the_disk_in_a_turn(void **state)
         model_init(&model, seed);
         assert_int_equal(model_open(&model), OK);
         sim_disk_cold(model.disk, cold);
-    sim_disk_direct(model.disk, direct);
+        sim_disk_direct(model.disk, direct);
         sim_disk_read_waits(model.disk, &model.now_us, 20000);
         for (int turn = 0; turn < 800; turn++) {
             model_act(&model);
