@@ -288,8 +288,8 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
     return OK;
 }
 
-static enum err read_file(struct sim_disk *disk, const struct disk_file *file, bool past,
-                          uint64_t offset, void *at, size_t len, size_t *out_len)
+static enum err read_file(struct sim_disk *disk, const struct disk_file *file, uint64_t offset,
+                          void *at, size_t len, size_t *out_len)
 {
     CHECK(file);
     if (point(disk))
@@ -297,8 +297,8 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, b
     bool bad = disk->bad_name[0] && sim_disk_find(disk, disk->bad_name) == file->node;
     if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
-    file->node->loose_reads += !past && !file->exact;
-    const struct content *content = past ? &file->node->device : &file->node->cache;
+    file->node->loose_reads += !file->fresh && !file->exact;
+    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
     *out_len = have < len ? have : len;
     if (*out_len)
@@ -313,12 +313,13 @@ static enum err read_op(struct sim_disk *disk, struct disk_op *op)
     if (!err && opens)
         op->file->exact = op->exact;
     disk->fetched_bytes += err ? 0 : op->ahead;
+    if (err)
+        return err;
+    struct disk_file file = *op->file;
     bool direct = op->direct && disk->direct;
+    file.fresh = file.fresh || direct;
     disk->direct_reads += direct;
-    if (!err)
-        err = read_file(disk, op->file, op->file->fresh || direct, op->offset, op->into, op->len,
-                        &op->got);
-    return err;
+    return read_file(disk, &file, op->offset, op->into, op->len, &op->got);
 }
 
 static void perform(struct sim_disk *disk, struct disk_op *op)
@@ -445,7 +446,7 @@ static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t of
     struct sim_disk *disk = of_port(port);
     if (disk->cold && disk->now_us)
         *disk->now_us += disk->read_us;
-    return read_file(disk, file, file->fresh, offset, at, len, out_len);
+    return read_file(disk, file, offset, at, len, out_len);
 }
 
 static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
@@ -453,7 +454,7 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
 {
     if (of_port(port)->cold)
         return ERR_AGAIN;
-    return read_file(of_port(port), file, file->fresh, offset, at, len, out_len);
+    return read_file(of_port(port), file, offset, at, len, out_len);
 }
 
 static bool disk_is_direct(struct disk *port, const struct disk_file *file)

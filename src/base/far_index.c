@@ -224,10 +224,8 @@ static void set_cap(struct far_index *index, struct far_shard *shard, uint64_t c
 /*
  * Entries are spread within their array: first all of them move to its end, in order, then each to
  * its place. Neither step has a branch that depends on an entry: a processor would guess it
- * wrongly.
- *
- * If an array gets longer, the first step need not close the gaps between them: each entry's place
- * moves on by no more than the array's length grows, if it grows by more than some tens.
+ * wrongly. In a longer array the gaps between them may stay in the first step: no entry's place
+ * moves on by more than the array grows, if that is some tens or more.
  */
 
 /* Moves all entries, which are in the first `used` places, to the end. Returns where they begin;
@@ -244,11 +242,9 @@ static uint32_t pack(struct far_shard *shard, uint32_t used)
     return to;
 }
 
-/*
- * Moves entries, which begin at `from`, with or without gaps, to their places: none of them behind
- * where it is, or those that follow would have no room. False: they have none. Then some are at
- * their places and the rest are still at the end, in order; pack() takes both.
- */
+/* Moves entries, which begin at `from`, with or without gaps, to their places: none of them behind
+   where it is, or those that follow would have no room. False: they have none. Then some are at
+   their places and the rest are still at the end, in order; pack() takes both. */
 static bool spread(struct far_shard *shard, uint32_t from)
 {
     uint64_t *entries = shard->entries;
@@ -272,8 +268,7 @@ static uint32_t larger(const struct far_shard *shard)
     return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
 }
 
-/* Spreads the entries, which are in the first `used` places, in a longer array if they have no room
-   in this one. */
+/* Spreads the entries of the first `used` places; in a longer array if they have no room. */
 static void settle(struct far_index *index, struct far_shard *shard, uint32_t used)
 {
     while (shard->count && !spread(shard, pack(shard, used))) {
@@ -286,9 +281,8 @@ static void grow(struct far_index *index, struct far_shard *shard)
 {
     uint32_t used = shard->cap;
     set_cap(index, shard, larger(shard));
-    uint32_t by = shard->cap - used;
-    memmove(&shard->entries[by], shard->entries, used * sizeof(uint64_t));
-    if (!spread(shard, by))
+    memmove(&shard->entries[shard->cap - used], shard->entries, used * sizeof(uint64_t));
+    if (!spread(shard, shard->cap - used))
         settle(index, shard, shard->cap);
 }
 
@@ -398,8 +392,7 @@ static void gather_run(struct far_index *index, uint32_t slot, const struct far_
     }
 }
 
-/* How many of the pairs, from the first on, are in the first one's file. *out_all: their offsets,
- * combined by OR. */
+/* How many of the first pairs are in one file. *out_all: their offsets, combined by OR. */
 static uint32_t run_of(const struct far_pair *pairs, uint32_t count, uint32_t *out_all)
 {
     uint64_t file = pairs[0].where >> 32;

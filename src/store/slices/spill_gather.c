@@ -183,13 +183,20 @@ static void sort_digit(const struct spilled *from, struct spilled *to, size_t co
         to[starts[(key_of(&from[i], key) - least) >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Sorts from the digit at `shift` to the highest of the span: O(jobs) for each. Swaps *jobs and
- *spare for each digit. */
+/* The keys of the jobs: from `least` on, in so many bits. */
+struct span {
+    enum spilled_key key;
+    uint64_t least;
+    unsigned bits;
+};
+
+/* Sorts from the digit at bit `shift` to the highest one: O(jobs) for each, which swaps *jobs and
+ *spare. */
 static void sort_digits(struct spilled **jobs, struct spilled **spare, size_t count,
-                        enum spilled_key key, uint64_t least, uint64_t span, unsigned shift)
+                        const struct span *span, unsigned shift)
 {
-    for (; shift < 64 && span >> shift; shift += DIGIT_BITS) {
-        sort_digit(*jobs, *spare, count, key, least, shift);
+    for (; shift < span->bits; shift += DIGIT_BITS) {
+        sort_digit(*jobs, *spare, count, span->key, span->least, shift);
         struct spilled *swapped = *jobs;
         *jobs = *spare;
         *spare = swapped;
@@ -232,14 +239,17 @@ static void sort_by(struct spilled **jobs, struct spilled **spare, size_t count,
     }
     if (sorted)
         return;
-    uint64_t span = most - least;
-    unsigned bits = 64u - (unsigned)__builtin_clzll(span); /* it is not 0: they are not sorted */
-    if (bits > FIRST_BITS) {
-        sort_digits(jobs, spare, count, key, least, span, bits - FIRST_BITS);
+    struct span span = {
+        .key = key,
+        .least = least,
+        .bits = 64u - (unsigned)__builtin_clzll(most - least), /* not 0: they are not sorted */
+    };
+    if (span.bits > FIRST_BITS) {
+        sort_digits(jobs, spare, count, &span, span.bits - FIRST_BITS);
         if (settle(*jobs, count, key))
             return;
     }
-    sort_digits(jobs, spare, count, key, least, span, 0);
+    sort_digits(jobs, spare, count, &span, 0);
 }
 
 void gather_sort(struct spill_gather *gather)
