@@ -235,8 +235,10 @@ static void keep_less(struct spill *spill)
     discard_buf(&spill->room.spent, &spill->build.slice.index);
     if (gather_room_less(&spill->room))
         return;
-    slice_build_less(&spill->build.slice);
-    spill_keep_window(spill, NULL);
+    if (slice_build_kept(&spill->build.slice))
+        slice_build_less(&spill->build.slice);
+    else
+        spill_keep_window(spill, NULL);
 }
 
 void spill_rest(struct spill *spill)

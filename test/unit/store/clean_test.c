@@ -87,6 +87,18 @@ static enum err read_of(struct model *model, const struct model_job *job)
     return err;
 }
 
+/* What a job without its body has in place of it (model_relocate_unread()) must not pass for one.
+ */
+static enum err read_what_is_left(struct model *model, const struct model_job *job)
+{
+    struct arena arena = {0};
+    struct bytes content_type = {0}, body = {0}, left = BYTES("lost its body");
+    struct body_place place = {job->seq, job->stored.where, 4, left.len, 0, false};
+    enum err err = model_body_at(model, &place, &arena, &content_type, &body);
+    arena_fini(&arena);
+    return err;
+}
+
 static void others_are_whole(struct bed *bed)
 {
     for (size_t i = 0; i < bed->model.job_count; i++) {
@@ -147,6 +159,7 @@ static void keeper_lost_its_body(struct bed *bed)
     assert_int_equal(model->notices[STORE_DAMAGED], 1);
     assert_true(stats_of(model).segments < 8);
     assert_int_equal(read_of(model, model_find(model, bed->keeper)), ERR_DAMAGED);
+    assert_int_equal(read_what_is_left(model, model_find(model, bed->keeper)), ERR_DAMAGED);
     others_are_whole(bed);
 }
 
