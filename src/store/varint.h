@@ -24,26 +24,6 @@ static inline char *varint_put(char *at, uint64_t number)
     return at;
 }
 
-/* Seven bits of a number below 2^56 in each of eight bytes, the lowest first. */
-static inline uint64_t varint_part(uint64_t number)
-{
-    number = (number & UINT64_C(0x0fffffff)) | (number & UINT64_C(0x00fffffff0000000)) << 4;
-    number = (number & UINT64_C(0x00003fff00003fff)) | (number & UINT64_C(0x0fffc0000fffc000)) << 2;
-    return (number & UINT64_C(0x007f007f007f007f)) | (number & UINT64_C(0x3f803f803f803f80)) << 1;
-}
-
-/* varint_put() where there is room for VARINT_MAX bytes, however few the number has: all eight that
-   it may need are written at once, without a branch on their number. */
-static inline char *varint_put_wide(char *at, uint64_t number)
-{
-    if (number < 0x80 || number >> 56)
-        return varint_put(at, number);
-    unsigned last = (63u - (unsigned)__builtin_clzll(number)) / 7;
-    uint64_t others = (UINT64_C(1) << 8 * last) - 1;
-    put_u64(at, varint_part(number) | (UINT64_C(0x8080808080808080) & others));
-    return at + last + 1;
-}
-
 struct varint_reader {
     const char *at, *end;
     bool good; /* false once a number was cut off or had more than 64 bits */

@@ -61,33 +61,31 @@ static unsigned bits_of(const struct event *job)
 
 /* ---- encode ---- */
 
-/* Writes all in front of the content but the record's length and sums. Returns its bytes: 97 at
-   most, with counts of three bytes last, so each number has the room that varint_put_wide() may
-   need. */
+/* Writes all in front of the content but the record's length and sums. Returns its bytes. */
 static size_t encode_head(const struct event *job, char room[static FAR_HEAD_MAX])
 {
     unsigned bits = bits_of(job);
     char *at = room + NUMBERS_AT;
-    at = varint_put_wide(at, job->job.seq);
-    at = varint_put_wide(at, varint_fold(job->job.due_us));
-    at = varint_put_wide(at, varint_fold(time_span_modulo(job->created_us, job->job.due_us)));
-    at = varint_put_wide(at, varint_fold(job->ttr_us));
-    at = varint_put_wide(at, job->job.priority);
-    at = varint_put_wide(at, job->body.len);
-    at = varint_put_wide(at, job->content_type.len);
-    at = varint_put_wide(at, job->topic.len);
+    at = varint_put(at, job->job.seq);
+    at = varint_put(at, varint_fold(job->job.due_us));
+    at = varint_put(at, varint_fold(time_span_modulo(job->created_us, job->job.due_us)));
+    at = varint_put(at, varint_fold(job->ttr_us));
+    at = varint_put(at, job->job.priority);
+    at = varint_put(at, job->body.len);
+    at = varint_put(at, job->content_type.len);
+    at = varint_put(at, job->topic.len);
     if (bits & FAR_DELAY)
-        at = varint_put_wide(at, job->delay_s);
+        at = varint_put(at, job->delay_s);
     if (bits & FAR_RETRY)
-        at = varint_put_wide(at, job->retry_count);
+        at = varint_put(at, job->retry_count);
     if (bits & FAR_COUNTS) {
         const struct job_counts *counts = &job->job.counts;
-        at = varint_put_wide(at, job->job.failures);
-        at = varint_put_wide(at, counts->reserves);
-        at = varint_put_wide(at, counts->timeouts);
-        at = varint_put_wide(at, counts->releases);
-        at = varint_put_wide(at, counts->buries);
-        at = varint_put_wide(at, counts->kicks);
+        at = varint_put(at, job->job.failures);
+        at = varint_put(at, counts->reserves);
+        at = varint_put(at, counts->timeouts);
+        at = varint_put(at, counts->releases);
+        at = varint_put(at, counts->buries);
+        at = varint_put(at, counts->kicks);
     }
     size_t len = (size_t)(at - room);
     CHECK(len <= FAR_HEAD_MAX);

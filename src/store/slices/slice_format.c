@@ -152,17 +152,16 @@ size_t slice_index_encode(const struct slice_index *last, const struct slice_ind
                           char room[static SLICE_INDEX_MAX])
 {
     CHECK(entry->offset > last->offset && entry->offset % 8 == 0);
-    char *at =
-        varint_put_wide(room, (entry->offset - last->offset) / 8 << 1 | (entry->id_hash != 0));
-    at = varint_put_wide(at, varint_fold((int64_t)(entry->seq - last->seq)));
+    char *at = varint_put(room, (entry->offset - last->offset) / 8 << 1 | (entry->id_hash != 0));
+    at = varint_put(at, varint_fold((int64_t)(entry->seq - last->seq)));
     if (entry->id_hash) {
         put_u64(at, entry->id_hash);
         at += 8;
     }
-    at = varint_put_wide(at, entry->topic);
+    at = varint_put(at, entry->topic);
     if (entry->head->state == JOB_READY) {
-        at = varint_put_wide(at, entry->priority);
-        at = varint_put_wide(at, varint_fold(time_span_modulo(last->rank_us, entry->rank_us)));
+        at = varint_put(at, entry->priority);
+        at = varint_put(at, varint_fold(time_span_modulo(last->rank_us, entry->rank_us)));
     }
     return (size_t)(at - room);
 }
