@@ -169,7 +169,30 @@ static int make_file(struct sim_disk *disk, struct disk_op *op)
     return 0;
 }
 
-static int replace_file(struct sim_disk *disk, const struct disk_op *op)
+struct sim_pieces {
+    struct disk_pieces pieces;
+    struct sim_disk *disk;
+    struct node *node;
+    int failed;
+};
+
+static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset)
+{
+    struct sim_pieces *to = (struct sim_pieces *)pieces; /* its first member */
+    if (!to->failed)
+        to->failed = do_write(to->disk, to->node, offset, data, len);
+}
+
+static int write_given(struct sim_disk *disk, struct node *node, struct disk_op *op)
+{
+    if (!op->give)
+        return do_write(disk, node, 0, op->data, op->len);
+    struct sim_pieces to = {.pieces.put = put_piece, .disk = disk, .node = node};
+    op->give(op, &to.pieces);
+    return to.failed;
+}
+
+static int replace_file(struct sim_disk *disk, struct disk_op *op)
 {
     char name[DISK_NAME_MAX];
     if (disk->starved)
@@ -178,7 +201,7 @@ static int replace_file(struct sim_disk *disk, const struct disk_op *op)
     struct node *node = node_new(disk);
     int failed = do_name(disk, name, node);
     if (!failed)
-        failed = do_write(disk, node, 0, op->data, op->len);
+        failed = write_given(disk, node, op);
     if (!failed)
         failed = do_sync(disk, node);
     if (!failed)
@@ -290,9 +313,13 @@ static enum err read_op(struct sim_disk *disk, struct disk_op *op)
     if (!err && opens)
         op->file->exact = op->exact;
     disk->fetched_bytes += err ? 0 : op->ahead;
-    if (!err)
-        err = read_file(disk, op->file, op->offset, op->into, op->len, &op->got);
-    return err;
+    if (err)
+        return err;
+    struct disk_file file = *op->file;
+    bool direct = op->direct && disk->direct;
+    file.fresh = file.fresh || direct;
+    disk->direct_reads += direct;
+    return read_file(disk, &file, op->offset, op->into, op->len, &op->got);
 }
 
 static void perform(struct sim_disk *disk, struct disk_op *op)
@@ -430,6 +457,12 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
     return read_file(of_port(port), file, offset, at, len, out_len);
 }
 
+static bool disk_is_direct(struct disk *port, const struct disk_file *file)
+{
+    (void)file;
+    return of_port(port)->direct;
+}
+
 static void disk_exact(struct disk *disk, struct disk_file *file)
 {
     (void)disk;
@@ -509,6 +542,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .is_direct = disk_is_direct,
     .exact = disk_exact,
     .fetch = disk_fetch,
     .room = disk_room,

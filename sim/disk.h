@@ -60,6 +60,10 @@ void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint6
 void sim_disk_cold(struct sim_disk *disk, bool cold);
 /* While the disk is cold, each synchronous read adds `read_us` to *now_us; NULL: it does not. */
 void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us);
+/* disk_verbs.is_direct of all files; at first false. Reads past the page cache so far that an
+   operation asked for (disk_op::direct). */
+void sim_disk_direct(struct sim_disk *disk, bool direct);
+uint64_t sim_disk_direct_reads(const struct sim_disk *disk);
 /* sim_disk_step() ends the operations of LANE_READ in a random order; 0: as they were submitted. */
 void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed);
 

@@ -69,6 +69,16 @@ void sim_disk_cold(struct sim_disk *disk, bool cold)
     disk->cold = cold;
 }
 
+void sim_disk_direct(struct sim_disk *disk, bool direct)
+{
+    disk->direct = direct;
+}
+
+uint64_t sim_disk_direct_reads(const struct sim_disk *disk)
+{
+    return disk->direct_reads;
+}
+
 void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us)
 {
     disk->now_us = now_us;

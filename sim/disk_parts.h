@@ -70,6 +70,8 @@ struct sim_disk {
     uint64_t removed_open; /* files removed while they were open */
     unsigned files_open;
     uint64_t fetched_bytes;
+    bool direct;               /* see sim_disk_direct() */
+    uint64_t direct_reads;     /* so far */
     bool cold;                 /* nothing is in memory … */
     int64_t *now_us;           /* … and a synchronous read adds to this, if not NULL, … */
     int64_t read_us;           /* … so much */

@@ -223,7 +223,8 @@ static void set_cap(struct far_index *index, struct far_shard *shard, uint64_t c
 /*
  * Entries are spread within their array: first all of them move to its end, in order, then each to
  * its place. Neither step has a branch that depends on an entry: a processor would guess it
- * wrongly.
+ * wrongly. In a longer array the gaps between them may stay in the first step: no entry's place
+ * moves on by more than the array grows, if that is some tens or more.
  */
 
 /* Moves all entries, which are in the first `used` places, to the end. Returns where they begin;
@@ -240,11 +241,9 @@ static uint32_t pack(struct far_shard *shard, uint32_t used)
     return to;
 }
 
-/*
- * Moves packed entries, which begin at `from`, to their places: none of them behind where it is, or
- * those that follow would have no room. False: they have none. Then some are at their places and
- * the rest are still at the end, in order; pack() takes both.
- */
+/* Moves entries, which begin at `from`, with or without gaps, to their places: none of them behind
+   where it is, or those that follow would have no room. False: they have none. Then some are at
+   their places and the rest are still at the end, in order; pack() takes both. */
 static bool spread(struct far_shard *shard, uint32_t from)
 {
     uint64_t *entries = shard->entries;
@@ -257,7 +256,8 @@ static bool spread(struct far_shard *shard, uint32_t from)
         if (next > from)
             return false;
         entries[from] = 0;
-        entries[next++] = entry;
+        entries[next] = entry; /* a gap is as empty as this place, */
+        next += entry != 0;    /* and the next entry comes here */
     }
     return true;
 }
@@ -267,8 +267,7 @@ static uint32_t larger(const struct far_shard *shard)
     return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
 }
 
-/* Spreads the entries, which are in the first `used` places, in a longer array if they have no room
-   in this one. */
+/* Spreads the entries of the first `used` places; in a longer array if they have no room. */
 static void settle(struct far_index *index, struct far_shard *shard, uint32_t used)
 {
     while (shard->count && !spread(shard, pack(shard, used))) {
@@ -281,7 +280,9 @@ static void grow(struct far_index *index, struct far_shard *shard)
 {
     uint32_t used = shard->cap;
     set_cap(index, shard, larger(shard));
-    settle(index, shard, used);
+    memmove(&shard->entries[shard->cap - used], shard->entries, used * sizeof(uint64_t));
+    if (!spread(shard, shard->cap - used))
+        settle(index, shard, shard->cap);
 }
 
 /* Makes the array shorter; `cap` is at least the number of its entries. */
@@ -390,8 +391,7 @@ static void gather_run(struct far_index *index, uint32_t slot, const struct far_
     }
 }
 
-/* How many of the pairs, from the first on, are in the first one's file. *out_all: their offsets,
- * combined by OR. */
+/* How many of the first pairs are in one file. *out_all: their offsets, combined by OR. */
 static uint32_t run_of(const struct far_pair *pairs, uint32_t count, uint32_t *out_all)
 {
     uint64_t file = pairs[0].where >> 32;

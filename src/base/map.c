@@ -9,11 +9,13 @@
 #include "base/mem.h"
 
 enum {
-    SLOTS_STEP = 16,    /* of segments below a page */
-    PAGE_SLOTS = 512,   /* larger ones are whole pages */
-    KEEP_SLOTS = 512,   /* a segment of this size or less does not shrink */
-    SPLIT_COUNT = 4096, /* mean entries per segment above which the next one is split … */
-    MERGE_COUNT = 2048, /* … and below which the last one is merged with its lower half */
+    SLOTS_STEP = 16,     /* of segments below a page */
+    PAGE_SLOTS = 512,    /* larger ones are whole pages */
+    KEEP_SLOTS = 512,    /* a segment of this size or less does not shrink, … */
+    KEEP_MORE = 8192,    /* … one of this size if there are many: it is soon filled again, … */
+    KEEP_MORE_FROM = 16, /* … from this many on */
+    SPLIT_COUNT = 4096,  /* mean entries per segment above which the next one is split … */
+    MERGE_COUNT = 2048,  /* … and below which the last one is merged with its lower half */
 };
 
 static uint64_t slot_of(uint64_t hash, uint32_t number)
@@ -102,17 +104,18 @@ static uint32_t steps_to(const struct map_segment *segment, uint32_t from, uint3
     return to >= from ? to - from : to + segment->cap - from;
 }
 
-/* Removes the slot and closes the gap, so that no probe ends early. */
+/* Removes the slot and closes the gap, so that no probe ends early. Without a branch that depends
+   on an entry, which would be guessed wrongly half of the time: each is written to the gap, and
+   those that may not stand there are written over. */
 static void segment_cut(struct map_segment *segment, uint32_t gap)
 {
     uint64_t *slots = segment->slots;
     for (uint32_t i = next_of(segment, gap); slots[i]; i = next_of(segment, i)) {
         uint32_t home = map_home(segment, hash_of(slots[i]));
         /* May the entry at i stand in the gap? Only if its home is not in (gap, i]. */
-        if (steps_to(segment, home, i) >= steps_to(segment, gap, i)) {
-            slots[gap] = slots[i];
-            gap = i;
-        }
+        bool moves = steps_to(segment, home, i) >= steps_to(segment, gap, i);
+        slots[gap] = slots[i];
+        gap = moves ? i : gap;
     }
     slots[gap] = 0;
     segment->count--;
@@ -218,10 +221,12 @@ static __attribute__((noinline)) void add_with_room(struct map *map, uint64_t ha
 
 static __attribute__((noinline)) void shrink(struct map *map, struct map_segment *segment)
 {
+    uint32_t keep = map->segment_count < KEEP_MORE_FROM ? KEEP_SLOTS : KEEP_MORE;
+    uint32_t count = segment->count > keep / 2 ? segment->count : keep / 2;
     if (map->count < (size_t)(map->segment_count - 1) * MERGE_COUNT)
         merge(map);
-    else if (segment->cap > KEEP_SLOTS && cap_for(segment->count) < segment->cap)
-        segment_resize(segment, segment->count);
+    else if (segment->cap > keep && cap_for(count) < segment->cap)
+        segment_resize(segment, count);
 }
 
 void map_add(struct map *map, uint64_t hash, uint32_t number)

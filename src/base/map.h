@@ -6,12 +6,13 @@
  * The table is made of segments, each a small table of its own: open addressing with linear
  * probing and backward-shift removal, 8 bytes a slot. A segment that is 7/8 full grows by a
  * quarter, one that is less than a quarter full shrinks: 9.2 to 12 bytes an entry while a table of
- * thousands grows, up to 32 while it shrinks. There is one segment for each 4,096 entries or
- * somewhat more; as the table grows, the next one in order is split in two (W. Litwin, "Linear
- * Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is never a second table
- * beside the first, and no change takes long, however large the table: at most one segment of
- * some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes. Memory that is no
- * longer used is returned to the system at once.
+ * thousands grows, up to 32 while it shrinks. Of 16 segments and more one that falls empty keeps up
+ * to 64 KiB: other entries that share it will come soon (core/index.c). There is one segment for
+ * each 4,096 entries or somewhat more; as the table grows, the next one in order is split in two
+ * (W. Litwin, "Linear Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is
+ * never a second table beside the first, and no change takes long, however large the table: at most
+ * one segment of some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes.
+ * Other memory that is no longer used is returned to the system at once.
  *
  * The low bits of the hash choose the segment, the high bits of its low half the place in the
  * segment: both must be well mixed. Entries of equal hashes share a segment, however large it gets.
@@ -80,6 +81,18 @@ static inline void map_prefetch(const struct map *map, uint64_t hash)
         return;
     const struct map_segment *segment = map_segment_of(map, hash);
     prefetch_write(&segment->slots[map_home(segment, hash)]);
+}
+
+/* The same for a removal, which moves what follows: most often that ends in the next line. */
+static inline void map_prefetch_removal(const struct map *map, uint64_t hash)
+{
+    enum { LINE_SLOTS = 8 };
+    if (!map->segments)
+        return;
+    const struct map_segment *segment = map_segment_of(map, hash);
+    const uint64_t *home = &segment->slots[map_home(segment, hash)];
+    prefetch_write(home);
+    prefetch_write(home + LINE_SLOTS);
 }
 
 /* The number that map_find() compares first, or MAP_NONE: a guess, to prefetch its object. */

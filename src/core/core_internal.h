@@ -111,6 +111,7 @@ struct far_jobs {
     struct far_soon {
         uint64_t seq;
         uint64_t id_hash, in_memory; /* of its id: by far_hash_id(), and by index_hash_id() */
+        uint32_t number;             /* in the jobs' pool */
     } soon[CORE_SOON_MAX];           /* what core_fetch() has computed for core_depart() */
     int64_t spare_until_us;          /* until then memory of jobs that have departed is kept */
     uint32_t soon_count;

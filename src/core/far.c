@@ -125,9 +125,11 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     if (job->where != where || job->has_notes || !may_leave(core, job, due_after_us))
         return false;
     job->leaving = true;
-    *out_job = *event;
+    if (out_job != event) {
+        *out_job = *event;
+        out_job->topic = topics_at(&core->topics, job->topic)->name;
+    }
     out_job->job = core_job_now(core, job);
-    out_job->topic = topics_at(&core->topics, job->topic)->name;
     out_job->delay_s = job->delay_s;
     out_job->record = (struct stored){0};
     return true;
@@ -143,11 +145,13 @@ static void fetch_job(const struct core *core, uint32_t number)
     prefetch_write(job + size_bytes - 1); /* jobs are not aligned to cache lines */
 }
 
-static struct far_soon hashes_of(const struct core *core, const struct job *job)
+static struct far_soon soon_of(const struct core *core, uint32_t number)
 {
+    const struct job *job = core_job(core, number);
     struct bytes id = job_id(job);
     return (struct far_soon){
         .seq = job->seq,
+        .number = number,
         .id_hash = far_hash_id(core->far.key, id),
         .in_memory = id.len ? index_hash_id(&core->index, id) : 0,
     };
@@ -163,24 +167,37 @@ static void fetch_around(struct core *core, uint32_t number, uint64_t seq)
         wheel_prefetch(&core->delays, number);
     far_index_prefetch(&core->far.places, far_hash_seq(seq));
     struct far_soon *soon = &core->far.soon[core->far.soon_count++];
-    *soon = hashes_of(core, job);
+    *soon = soon_of(core, number);
     if (!job->id_len)
         return;
-    index_prefetch_hashed(&core->index, soon->in_memory);
+    index_prefetch_removal(&core->index, seq, soon->in_memory);
     far_index_prefetch(&core->far.places, soon->id_hash);
 }
 
-/* The hashes of a job's id, which never change: computed by core_fetch(), or now. */
-static struct far_soon take_soon(struct core *core, const struct job *job)
+/* Is it still the same job? Its number may be another one's since, or nobody's. */
+static bool is_there(const struct core *core, const struct far_soon *soon)
+{
+    const struct job *job =
+        pool_has(&core->jobs, soon->number) ? core_job(core, soon->number) : NULL;
+    return job && job->seq == soon->seq && job->state != JOB_GONE;
+}
+
+/* The job, if it is in memory, and the hashes of its id, which never change: from core_fetch(), or
+   looked up and computed now. */
+static bool take_soon(struct core *core, uint64_t seq, struct far_soon *out_soon)
 {
     struct far_jobs *far = &core->far;
     for (uint32_t i = far->soon_next; i < far->soon_count; i++) {
-        if (far->soon[i].seq == job->seq) {
+        if (far->soon[i].seq == seq && is_there(core, &far->soon[i])) {
             far->soon_next = i + 1;
-            return far->soon[i];
+            *out_soon = far->soon[i];
+            return true;
         }
     }
-    return hashes_of(core, job);
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    if (number != POOL_NONE)
+        *out_soon = soon_of(core, number);
+    return number != POOL_NONE;
 }
 
 /* In steps, each for all jobs: each step loads the addresses that the next step prefetches. */
@@ -243,24 +260,23 @@ void core_take_far(struct core *core, const struct job *job, enum job_state stat
 
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
 {
-    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
-    if (number == POOL_NONE)
+    struct far_soon soon;
+    if (!take_soon(core, seq, &soon))
         return false;
-    struct job *job = core_job(core, number);
+    struct job *job = core_job(core, soon.number);
     if (!job->leaving || !far_state_possible((enum job_state)job->state))
         return false;
-    struct far_soon hashes = take_soon(core, job);
-    struct far_job far = far_job_of(job, hashes.id_hash, record.where);
+    struct far_job far = far_job_of(job, soon.id_hash, record.where);
     if (!add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (far.state == JOB_READY && job->where != record.where)
-        far_add_entry(topic, &far);  /* else it has an entry already */
-    (void)core_unlink(core, number); /* it is `job` */
+        far_add_entry(topic, &far);       /* else it has an entry already */
+    (void)core_unlink(core, soon.number); /* it is `job` */
     count_one(core, topic, &far, 1);
-    index_remove_hashed(&core->index, number, hashes.in_memory);
+    index_remove_hashed(&core->index, soon.number, soon.in_memory);
     job_move(job, JOB_GONE); /* from memory */
-    core_forget(core, number);
+    core_forget(core, soon.number);
     core->far.spare_until_us = time_add(core->now_us, KEEP_US);
     return true;
 }

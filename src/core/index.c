@@ -74,14 +74,15 @@ void index_prefetch(const struct index *index, uint64_t seq)
     map_prefetch(&index->by_seq, hash_seq(seq));
 }
 
-void index_prefetch_hashed(const struct index *index, uint64_t id_hash)
+void index_prefetch_removal(const struct index *index, uint64_t seq, uint64_t id_hash)
 {
-    map_prefetch(&index->by_id, id_hash);
+    map_prefetch_removal(&index->by_id, id_hash);
+    map_prefetch_removal(&index->by_seq, hash_seq(seq));
 }
 
 void index_prefetch_id(const struct index *index, struct bytes id)
 {
-    index_prefetch_hashed(index, index_hash_id(index, id));
+    map_prefetch(&index->by_id, index_hash_id(index, id));
 }
 
 uint32_t index_guess(const struct index *index, uint64_t seq)

@@ -25,7 +25,8 @@ void index_prefetch(const struct index *index, uint64_t seq);
 void index_prefetch_id(const struct index *index, struct bytes id);
 /* The keyed hash of an id, and the two functions that need it for a caller that knows it. */
 uint64_t index_hash_id(const struct index *index, struct bytes id);
-void index_prefetch_hashed(const struct index *index, uint64_t id_hash);
+/* For the removal of a job that has an id. */
+void index_prefetch_removal(const struct index *index, uint64_t seq, uint64_t id_hash);
 void index_remove_hashed(struct index *index, uint32_t number, uint64_t id_hash);
 /* For prefetching: the first candidate that index_find() would compare for this number, most likely
    the right job; or POOL_NONE. */

@@ -130,6 +130,12 @@ static enum err fence_read_cached(struct disk *disk, struct disk_file *file, uin
     return behind->verbs->read_cached(behind, file, offset, at, len, out_len);
 }
 
+static bool fence_is_direct(struct disk *disk, const struct disk_file *file)
+{
+    struct disk *behind = self(disk)->behind;
+    return behind->verbs->is_direct(behind, file);
+}
+
 static void fence_exact(struct disk *disk, struct disk_file *file)
 {
     struct disk *behind = self(disk)->behind;
@@ -158,6 +164,7 @@ static const struct disk_verbs verbs = {
     .size = fence_size,
     .read = fence_read,
     .read_cached = fence_read_cached,
+    .is_direct = fence_is_direct,
     .exact = fence_exact,
     .fetch = fence_fetch,
     .room = fence_room,

@@ -194,6 +194,12 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
     return ERR_AGAIN;
 }
 
+static bool disk_is_direct(struct disk *disk, const struct disk_file *file)
+{
+    (void)disk;
+    return file->direct_fd >= 0;
+}
+
 static void disk_exact(struct disk *disk, struct disk_file *file)
 {
     (void)disk;
@@ -267,6 +273,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .is_direct = disk_is_direct,
     .exact = disk_exact,
     .fetch = disk_fetch,
     .room = disk_room,

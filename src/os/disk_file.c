@@ -108,12 +108,36 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
  * virtual machine these are those that it has given back to the host (page reporting), which takes
  * several times as long to bring each back as the copy does. For pieces it takes smaller ones.
  */
-static int write_cached(int fd, const char *data, size_t len)
+static int write_cached(int fd, const char *data, size_t len, uint64_t offset)
 {
     int failed = 0;
     for (size_t at = 0; at < len && !failed; at += CACHED_PIECE)
-        failed = write_all(fd, data + at, len - at < CACHED_PIECE ? len - at : CACHED_PIECE, at);
+        failed = write_all(fd, data + at, len - at < CACHED_PIECE ? len - at : CACHED_PIECE,
+                           offset + at);
     return failed;
+}
+
+struct file_pieces {
+    struct disk_pieces pieces;
+    int fd;
+    int failed; /* an errno */
+};
+
+static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset)
+{
+    struct file_pieces *file = (struct file_pieces *)pieces; /* its first member */
+    if (!file->failed)
+        file->failed = write_cached(file->fd, data, len, offset);
+}
+
+/* Writes what the operation gives. */
+static int write_given(int fd, struct disk_op *op)
+{
+    if (!op->give)
+        return write_cached(fd, op->data, op->len, 0);
+    struct file_pieces file = {.pieces.put = put_piece, .fd = fd};
+    op->give(op, &file.pieces);
+    return file.failed;
 }
 
 /* True: nothing was written, so the data may be written alone. Any other error is final: it may
@@ -288,14 +312,14 @@ static int make_file(int dir_fd, struct disk_op *op)
     return 0;
 }
 
-static int replace_file(int dir_fd, const struct disk_op *op)
+static int replace_file(int dir_fd, struct disk_op *op)
 {
     char name[DISK_NAME_MAX + 8];
     (void)snprintf(name, sizeof(name), "%s.tmp", op->name); /* fits */
     int fd = create_file(dir_fd, name);
     if (fd < 0)
         return errno;
-    int failed = write_cached(fd, op->data, op->len);
+    int failed = write_given(fd, op);
     if (!failed)
         failed = disk_file_sync(fd, false);
     if (close(fd) && !failed)
@@ -401,13 +425,15 @@ void disk_file_fetch(struct disk_file *file, uint64_t offset, uint64_t len)
     }
 }
 
-enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
-                        size_t *out_len)
+/* `direct`: past the page cache if there is a descriptor for that, and if the file system does not
+   refuse. */
+static enum err read_bytes(struct disk_file *file, bool direct, uint64_t offset, void *at,
+                           size_t len, size_t *out_len)
 {
     int fd = file->fd;
     bool aligned =
         (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
-    if (file->fresh && file->direct_fd >= 0 && aligned)
+    if (direct && file->direct_fd >= 0 && aligned)
         fd = file->direct_fd;
     else if (file->fresh)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* best effort */
@@ -434,6 +460,12 @@ enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_
     return OK;
 }
 
+enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
+                        size_t *out_len)
+{
+    return read_bytes(file, file->fresh, offset, at, len, out_len);
+}
+
 static enum err read_file(int dir_fd, struct disk_op *op)
 {
     bool opens = !op->file;
@@ -443,9 +475,12 @@ static enum err read_file(int dir_fd, struct disk_op *op)
     CHECK(op->file);
     if (opens && op->exact)
         disk_file_exact(op->file);
+    if (opens && op->direct)
+        (void)direct_fd(dir_fd, op->file); /* or none: the read is an ordinary one */
     if (op->ahead) /* together with the read's own bytes: one piece for the disk */
         disk_file_fetch(op->file, op->offset, op->len + op->ahead);
-    return disk_file_read(op->file, op->offset, op->into, op->len, &op->got);
+    return read_bytes(op->file, op->file->fresh || op->direct, op->offset, op->into, op->len,
+                      &op->got);
 }
 
 void disk_file_perform(int dir_fd, struct disk_op *op)

@@ -62,6 +62,13 @@ enum disk_verb {
                         is. */
 };
 
+/* Where disk_op::give puts the bytes of a file. */
+struct disk_pieces {
+    /* Writes `len` bytes at `offset`, which may be read no more afterwards. After one has failed it
+       does nothing: the operation ends with that error. */
+    void (*put)(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset);
+};
+
 struct disk_op {
     enum disk_verb verb;
     enum disk_lane lane;
@@ -78,8 +85,10 @@ struct disk_op {
      * again.
      */
     bool reserve;
-    bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
-    bool exact; /* DISK_READ that opens: no read-ahead, as after exact() */
+    bool fresh;  /* DISK_READ that opens: bypasses the page cache, as in open() */
+    bool direct; /* DISK_READ: does so if is_direct(), which a file that it opens is then if it can
+                  */
+    bool exact;  /* DISK_READ that opens: no read-ahead, as after exact() */
     uint64_t offset;
     uint64_t ahead; /* DISK_READ: so many bytes behind these will be read soon, as in fetch() */
     /*
@@ -88,9 +97,15 @@ struct disk_op {
      * multiple of DISK_ALIGN, at most DISK_ZEROS_MAX.
      */
     size_t zeros;
-    /* Called first, by the thread that does the operation; may change the bytes of `data`, and for
-       DISK_REPLACE also `data` and `len`. Other threads must not touch what it uses. */
+    /* Called first, by the thread that does the operation; may change the bytes of `data`. Other
+       threads must not touch what it uses. */
     void (*prepare)(struct disk_op *op); /* or NULL */
+    /*
+     * DISK_REPLACE: called once in place of writing `data`, by that thread: puts all bytes of the
+     * file, in pieces that are still in the processor's cache when they are written. Not called if
+     * err becomes ERR_AGAIN.
+     */
+    void (*give)(struct disk_op *op, struct disk_pieces *to); /* or NULL */
     /* Called last, by that thread, if err is OK: may read the bytes of `into`. */
     void (*inspect)(struct disk_op *op); /* or NULL */
     enum err err;  /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_NOT_FOUND (READ: no such file), ERR_AGAIN
@@ -140,6 +155,12 @@ struct disk_verbs {
      */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
+    /*
+     * True: writes of this open file have gone past the page cache, which does not have their
+     * bytes. Whoever reads them once should read past it as well (disk_op::direct): that takes no
+     * new pages. Not while an operation on the file is under way.
+     */
+    bool (*is_direct)(struct disk *disk, const struct disk_file *file);
     /* A hint: the system reads no more of this file than is asked for. Without it some hundred
        bytes cost 128 KiB or, where a device is set so, megabytes. Does not wait. */
     void (*exact)(struct disk *disk, struct disk_file *file);

@@ -105,7 +105,8 @@ struct store_callbacks {
      * is its newest record, and it is delayed until after `due_after_us`, or ready or buried and
      * beyond the number of such jobs kept in memory. True: `out_job` is the complete present state
      * of the job, its bytes borrowed from `event`; the job stays where it is until depart(). False:
-     * it is relocated, or has no record there any more.
+     * it is relocated, or has no record there any more. `out_job` may be `event` itself; then it
+     * may have become that state also if this is false.
      */
     bool (*spill)(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
                   int64_t due_after_us, struct event *out_job);

@@ -432,19 +432,36 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
     return decode_event(at, len, out_record) ? OK : ERR_CORRUPT;
 }
 
-enum err record_peek(const void *bytes, size_t room, size_t *out_len, struct job_ref *out_ref)
+static unsigned kind_of(const char *at)
+{
+    return get_u8(at + 4) & ~(unsigned)RECORD_COPY;
+}
+
+enum err record_peek_seq(const void *bytes, size_t room, size_t *out_len, uint64_t *out_seq)
 {
     const char *at = bytes;
     size_t len = room < 16 ? 0 : get_u32(at);
     if (len < 16 || len % 8 != 0 || len > room)
         return ERR_CORRUPT;
-    unsigned kind = get_u8(at + 4) & ~(unsigned)RECORD_COPY;
-    struct event event = {.kind = kind};
-    *out_ref = (struct job_ref){.seq = 0};
+    unsigned kind = kind_of(at);
+    bool of_job =
+        kind == EVENT_JOB || kind == EVENT_MOVE || kind == EVENT_GONE || kind == RECORD_AT;
     *out_len = len;
-    if (kind == EVENT_JOB || kind == EVENT_MOVE || kind == EVENT_GONE || kind == RECORD_AT)
-        out_ref->seq = get_u64(at + 8);
-    if (kind != EVENT_JOB || len < RECORD_JOB_HEAD)
+    *out_seq = of_job ? get_u64(at + 8) : 0;
+    return OK;
+}
+
+enum err record_peek(const void *bytes, size_t room, size_t *out_len, struct job_ref *out_ref)
+{
+    const char *at = bytes;
+    size_t len;
+    uint64_t seq;
+    if (record_peek_seq(bytes, room, &len, &seq))
+        return ERR_CORRUPT;
+    struct event event = {.kind = kind_of(at)};
+    *out_ref = (struct job_ref){.seq = seq};
+    *out_len = len;
+    if (event.kind != EVENT_JOB || len < RECORD_JOB_HEAD)
         return OK;
     event.content_type.len = get_u8(at + 86);
     event.body.len = get_u32(at + 88);

@@ -85,6 +85,9 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
  */
 enum err record_peek(const void *bytes, size_t room, size_t *out_len,
                      struct job_ref *out_ref) MUST_USE;
+/* The same, without the id. */
+enum err record_peek_seq(const void *bytes, size_t room, size_t *out_len,
+                         uint64_t *out_seq) MUST_USE;
 
 /*
  * Iterates over the events of a batch, and skips its other records. Everything that reads the log

@@ -499,7 +499,8 @@ static bool far_room(struct store_callbacks *callbacks)
 
 static uint64_t memory_left(struct store_callbacks *callbacks)
 {
-    return core_memory_left(core_of(callbacks));
+    /* Not core_of(): without a horizon the window of the cleaner is kept, too. */
+    return core_memory_left(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core);
 }
 
 static int64_t clock_us(struct store_callbacks *callbacks)

@@ -41,25 +41,28 @@ static void read_ended(struct disk_op *op)
         scan_read_ended(&cleaner->scan, op->got);
 }
 
-/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. */
+/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. A
+   log that is written past the page cache is read past it: it is read once, and then goes. */
 static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 {
     struct cleaner *cleaner = scan->owner;
     struct segment *segment = cleaner->segment;
     enum err err = cleaner->read_err;
     bool fresh = cleaner->tries > 0;
+    bool direct = !fresh && segments_is_direct(cleaner->segments, segment);
     cleaner->read_err = OK;
     if (err)
         return err; /* of the read that has just ended */
-    err = fresh ? ERR_AGAIN
-                : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
-                                       out_len);
+    err = fresh || direct ? ERR_AGAIN
+                          : segments_read_cached(cleaner->segments, segment, scan->start,
+                                                 scan->window, want, out_len);
     if (err != ERR_AGAIN)
         return err;
     cleaner->reading = true;
     cleaner->read = (struct disk_op){
         .file = cleaner->fresh,
         .fresh = fresh,
+        .direct = direct,
         .into = scan->window,
         .len = want,
         .offset = scan->start,
@@ -84,7 +87,11 @@ static void open_scan(struct cleaner *cleaner)
     const struct segment *oldest = cleaner->segment;
     cleaner->batch = NULL;
     cleaner->step = CLEAN_WALK;
-    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
+    if (segments_is_direct(cleaner->segments, oldest))
+        scan_init_in(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes,
+                     spill_take_window(cleaner->spill), SPILL_WINDOW);
+    else
+        scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
     cleaner->scan.read_window = read_window;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
@@ -95,6 +102,8 @@ static void open_scan(struct cleaner *cleaner)
 static void close_scan(struct cleaner *cleaner)
 {
     close_fresh(cleaner);
+    if (cleaner->scan.cap == SPILL_WINDOW)
+        spill_keep_window(cleaner->spill, scan_take_window(&cleaner->scan));
     scan_fini(&cleaner->scan);
     cleaner->batch = NULL;
     cleaner->read_err = OK;
@@ -250,16 +259,17 @@ static void relocate_placed(struct cleaner *cleaner)
 
 static void relocate_record(struct cleaner *cleaner)
 {
-    const struct record *record = &cleaner->walk.record;
+    struct record *record = &cleaner->walk.record;
     uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
-    bool lost = !record_body_good(record); /* the copy is marked as damaged, too */
+    bool lost = !log_has_bodies(cleaner->log, cleaner->batch_next) && !record_body_good(record);
     if (lost && record->event.kind == EVENT_NOTE)
         return; /* CLEAN_UNREAD handles it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
     if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
         spill_offer(cleaner->spill, record, place))
         return;
+    /* The copy of a lost one is marked as damaged, too. */
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
     cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
@@ -273,13 +283,13 @@ static void announce_soon(const struct cleaner *cleaner)
     const struct batch_walk *walk = &cleaner->walk;
     uint64_t seqs[FAR_SOON_MAX];
     uint32_t count = 0;
-    struct job_ref ref;
+    uint64_t seq;
     size_t at = walk->record_at, len;
     while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
-           record_peek(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+           record_peek_seq(walk->batch + at, walk->end - at, &len, &seq) == OK) {
         at += len;
-        if (ref.seq)
-            seqs[count++] = ref.seq;
+        if (seq)
+            seqs[count++] = seq;
     }
     if (count > 0)
         callbacks->soon(callbacks, seqs, count, false);

@@ -11,7 +11,8 @@
 #include "store/slices/spill.h"
 
 enum {
-    CLEANER_TURN_BYTES = 256 * 1024, /* read in one turn */
+    CLEANER_TURN_BYTES = 256 * 1024, /* read in one turn; SPILL_WINDOW where a read is a thread's
+                                        wake-up and copies nothing: past the page cache */
 };
 
 enum clean_step {

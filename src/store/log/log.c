@@ -289,7 +289,7 @@ void log_begin(struct log *log, const struct log_begin *begin)
 {
     CHECK(begin->batch_next > 0);
     CHECK(log->batch_next == 0 && !log->open && list_empty(&log->sealed)); /* once, and first */
-    log->batch_next = begin->batch_next;
+    log->batch_next = log->own_from = begin->batch_next;
     log->written = log->synced = log->proven = log->last_full = begin->batch_next - 1;
     log->seq_next = begin->seq_next;
     log->written_segment = segments_tail(log->segments);
@@ -390,6 +390,11 @@ uint64_t log_records(const struct log *log)
 uint64_t log_bodies_lost(const struct log *log)
 {
     return log->bodies_lost;
+}
+
+bool log_has_bodies(const struct log *log, uint64_t batch)
+{
+    return batch >= log->own_from && log->bodies_lost == 0;
 }
 
 uint64_t log_backlog_bytes(const struct log *log)

@@ -89,8 +89,11 @@ uint64_t log_seq_next(const struct log *log);
 /* Must pushes wait? True if many bytes wait for the disk, or so few reserved numbers are left that
    a batch with a new mark must be written first. */
 bool log_is_behind(const struct log *log);
-uint64_t log_records(const struct log *log);       /* appended since opening */
-uint64_t log_bodies_lost(const struct log *log);   /* jobs appended without their bodies */
+uint64_t log_records(const struct log *log);     /* appended since opening */
+uint64_t log_bodies_lost(const struct log *log); /* jobs appended without their bodies */
+/* True: this process has appended the batch, and never a job without its body. So if the batch
+   matches its checksum, its records match theirs, which need not be computed. O(1). */
+bool log_has_bodies(const struct log *log, uint64_t batch);
 uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
 uint64_t log_bytes_written(const struct log *log); /* since opening */
 /* The moving mean of the bytes that recent syncs made durable. 0: no sync yet. */

@@ -41,6 +41,7 @@ struct log {
     bool marks_copies; /* the cleaner's copies are marked, so that followers can skip them */
 
     uint64_t batch_next; /* number for the next batch to be opened */
+    uint64_t own_from;   /* batches from this one on are of this process */
     uint64_t promised;   /* the last batch with a promised event; 0: none since the start */
     uint64_t written;    /* batches up to this one are written … */
     uint64_t synced;     /* … and up to this one durable */

@@ -209,6 +209,9 @@ void segments_unpin(struct segment *segment);
  */
 void segments_read(struct segments *segments, struct segment *segment, struct disk_op *op);
 void segments_read_end(struct segments *segments, struct segment *segment, struct disk_op *op);
+/* Should its bytes be read past the page cache (disk_op::direct)? Only of one that is written no
+   more, and not while it is read so. Its file need not be open. */
+bool segments_is_direct(const struct segments *segments, const struct segment *segment);
 /* Reads what is in the page cache, without waiting. ERR_AGAIN: not all of it is, or the file is not
    open. */
 enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,

@@ -133,6 +133,12 @@ static void take_file(struct segments *segments, struct segment *segment, const 
         segments_opened(segments, segment, op->file);
 }
 
+bool segments_is_direct(const struct segments *segments, const struct segment *segment)
+{
+    return segment->file ? segments->disk->verbs->is_direct(segments->disk, segment->file)
+                         : !segments->options->buffered;
+}
+
 enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,
                               void *at, size_t len, size_t *out_len)
 {

@@ -15,6 +15,24 @@ void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uin
     scan->window = mem_aligned(BLOCK, scan->cap);
 }
 
+void scan_init_in(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
+                  char *window, size_t window_bytes)
+{
+    CHECK(window && window_bytes > 0 && window_bytes % BLOCK == 0);
+    *scan = (struct scan){.disk = disk,
+                          .file = file,
+                          .size_bytes = size_bytes,
+                          .window = window,
+                          .cap = window_bytes};
+}
+
+char *scan_take_window(struct scan *scan)
+{
+    char *window = scan->window;
+    scan->window = NULL;
+    return window;
+}
+
 void scan_fini(struct scan *scan)
 {
     mem_free(scan->window);

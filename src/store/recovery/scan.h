@@ -34,6 +34,12 @@ struct scan {
 
 void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
                size_t window_bytes);
+/* The same with a window that the caller has, of `window_bytes` at least, aligned to BLOCK. It is
+   the scan's until scan_take_window(). */
+void scan_init_in(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
+                  char *window, size_t window_bytes);
+/* Returns the window to the caller; only scan_fini() may follow. */
+char *scan_take_window(struct scan *scan);
 void scan_fini(struct scan *scan);
 /* The read that `read_window` began has ended: the window has `len` bytes. */
 void scan_read_ended(struct scan *scan, size_t len);

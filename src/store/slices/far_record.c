@@ -151,24 +151,48 @@ static char *put_content(const struct event *job, char *at)
     return end;
 }
 
+/* Does that begin where these bytes end? */
+static bool follows(struct bytes bytes, const char *at)
+{
+    return bytes.at + bytes.len == at;
+}
+
+/* Is what a record has behind its head in one piece, as in a JOB of the log? */
+static bool is_one_piece(const struct event *job)
+{
+    return job->properties.len == 0 && job->retry_count == 0 && job->content_type.at &&
+           follows(job->content_type, job->body.at) && follows(job->body, job->id.at) &&
+           follows(job->id, job->topic.at);
+}
+
+/* Writes retry waits, id and topic; returns where they end. */
+static char *put_tail(const struct event *job, char *at)
+{
+    for (unsigned i = 0; i < job->retry_count; i++, at += sizeof(int64_t))
+        put_u64(at, (uint64_t)job->retry_us[i]);
+    return put_bytes(put_bytes(at, job->id), job->topic);
+}
+
 size_t far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
                       void *record)
 {
-    char *at = record;
+    char *at = record, *content = at + draft->head_len;
+    size_t content_len = content_bytes(job), tail_len = tail_bytes(job);
+    char *tail = content + content_len, *end = tail + tail_len;
     CHECK(far_record_fits(job));
     memcpy(at + 4, draft->head + 4, 4);
     put_u32(at, (uint32_t)draft->len);
     put_u64(at + CONTENT_SUM_AT, content_sum);
     memcpy(at + NUMBERS_AT, draft->head + NUMBERS_AT, draft->head_len - NUMBERS_AT);
-    char *end = put_content(job, at + draft->head_len);
-    char *tail = end;
-    for (unsigned i = 0; i < job->retry_count; i++, end += sizeof(int64_t))
-        put_u64(end, (uint64_t)job->retry_us[i]);
-    size_t id_at = (size_t)(end - at);
-    end = put_bytes(put_bytes(end, job->id), job->topic);
-    put_u32(at + SUM_AT, head_sum(at, draft->head_len, tail, (size_t)(end - tail)));
+    if (is_one_piece(job)) {
+        memcpy(content, job->content_type.at, content_len + tail_len);
+    } else {
+        tail = put_content(job, content);
+        end = put_tail(job, tail);
+    }
+    put_u32(at + SUM_AT, head_sum(at, draft->head_len, tail, tail_len));
     memset(end, 0, (size_t)(at + draft->len - end));
-    return id_at;
+    return (size_t)(end - at) - job->topic.len - job->id.len;
 }
 
 void far_record_encode(const struct event *job, size_t len, void *record)

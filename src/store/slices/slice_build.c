@@ -4,13 +4,23 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "port/disk.h"
 #include "store/record.h"
 
 /* A block is closed when it has this many bytes and the next record would need one more BLOCK. So
    little space is lost to padding. */
 enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
 
-enum { IMAGE_FIRST = 256 * 1024, IMAGE_LESS = 1024 * 1024 };
+enum {
+    PIECE = 256 * 1024, /* that goes at a time: as much as the disk writes at once */
+    IMAGE_FIRST = PIECE + SLICE_BLOCK_BYTES + BLOCK,
+    IMAGE_LESS = 1024 * 1024,
+};
+
+static char *at_offset(const struct slice_build *build, size_t offset)
+{
+    return build->image + (offset - build->gone);
+}
 
 static struct bytes topic_at(const struct slice_build *build, uint32_t number)
 {
@@ -39,6 +49,7 @@ void slice_build_begin(struct slice_build *build, const struct store_id *id, uin
         .index = index,
         .last = {.offset = BLOCK},
     };
+    memset(build->image, 0, BLOCK); /* the head comes last */
     map_init(&build->topics_map, topic_eq, build);
 }
 
@@ -95,11 +106,23 @@ bool slice_build_room(const struct slice_build *build, size_t record_bytes)
 
 static void make_room(struct slice_build *build, size_t more)
 {
-    CHECK(build->cap >= build->len);
-    if (build->cap - build->len >= more)
+    size_t used = build->len - build->gone;
+    CHECK(build->cap >= used);
+    if (build->cap - used >= more)
         return;
-    build->cap = build->len + more > 2 * build->cap ? build->len + more : 2 * build->cap;
+    build->cap = used + more > 2 * build->cap ? used + more : 2 * build->cap;
     build->image = mem_realloc(build->image, build->cap);
+}
+
+/* Of the complete bytes those leave that are whole pieces; `all`: the others, too. */
+static void send(struct slice_build *build, bool all)
+{
+    size_t used = build->len - build->gone, gone = all ? used : used / PIECE * PIECE;
+    if (!build->to || gone == 0)
+        return;
+    build->to->put(build->to, build->image, gone, build->gone);
+    memmove(build->image, build->image + gone, used - gone);
+    build->gone += gone;
 }
 
 static void close_block(struct slice_build *build)
@@ -109,7 +132,7 @@ static void close_block(struct slice_build *build)
         return;
     size_t payload = build->len - build->block - BATCH_HEAD;
     size_t bytes = (size_t)batch_bytes(payload);
-    make_room(build, bytes);
+    make_room(build, build->block + bytes - build->len);
     struct batch_head head = {
         .number = ++build->head.blocks,
         .seq_mark = 1,
@@ -118,12 +141,14 @@ static void close_block(struct slice_build *build)
         .payload_bytes = (uint32_t)payload,
         .record_count = build->fence.jobs,
     };
-    (void)batch_head_encode(&head, build->image + build->block);
-    batch_sign(build->image + build->block, bytes, 0);
+    char *block = at_offset(build, build->block);
+    (void)batch_head_encode(&head, block);
+    batch_sign(block, bytes, 0);
     slice_fence_encode(&build->fence, fence);
     buf_add(&build->fences, fence, sizeof(fence));
     build->len = build->block + bytes;
     build->block = 0;
+    send(build, false);
 }
 
 static void open_block(struct slice_build *build, int64_t due_us)
@@ -154,7 +179,6 @@ static uint32_t topic_number(struct slice_build *build, struct bytes name)
 static void add_entry(struct slice_build *build, const struct event *job, uint64_t id_hash,
                       uint64_t offset)
 {
-    char room[SLICE_INDEX_MAX];
     struct slice_index entry = {
         .offset = offset,
         .seq = job->job.seq,
@@ -164,8 +188,13 @@ static void add_entry(struct slice_build *build, const struct event *job, uint64
         .priority = build->head.state == JOB_READY ? job->job.priority : 0,
         .rank_us = build->head.state == JOB_READY ? event_rank_us(job) : 0,
     };
-    buf_add(&build->index, room, slice_index_encode(&build->last, &entry, room));
-    build->last = entry;
+    struct buf *index = &build->index;
+    buf_reserve(index, SLICE_INDEX_MAX);
+    index->len += slice_index_encode(&build->last, &entry, index->at + index->len);
+    build->last.offset = offset; /* what the next entry is compared with */
+    build->last.seq = entry.seq;
+    build->last.topic = entry.topic;
+    build->last.rank_us = entry.rank_us;
 }
 
 uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
@@ -180,7 +209,7 @@ uint64_t slice_build_add(struct slice_build *build, const struct event *job, uin
         open_block(build, job->job.due_us);
     make_room(build, len);
     uint64_t offset = build->len;
-    memcpy(build->image + offset, record, len);
+    memcpy(at_offset(build, offset), record, len);
     build->len += len;
     build->fence.jobs++;
     if (build->head.jobs++ == 0)
@@ -192,8 +221,14 @@ uint64_t slice_build_add(struct slice_build *build, const struct event *job, uin
 
 static uint64_t add_section(struct slice_build *build, const struct buf *section)
 {
-    make_room(build, section->len);
-    memcpy(build->image + build->len, section->at, section->len);
+    if (build->to) {
+        send(build, true);
+        build->to->put(build->to, section->at, section->len, build->len);
+        build->gone += section->len;
+    } else {
+        make_room(build, section->len);
+        memcpy(at_offset(build, build->len), section->at, section->len);
+    }
     build->len += section->len;
     return hash_of(section->at, section->len);
 }
@@ -212,8 +247,11 @@ void slice_build_end(struct slice_build *build)
     /* Readers of the last record may read RECORD_JOB_HEAD bytes behind it. */
     size_t size = (build->len + RECORD_JOB_HEAD + BLOCK - 1) / BLOCK * BLOCK;
     make_room(build, size - build->len);
-    memset(build->image + build->len, 0, size - build->len);
+    memset(at_offset(build, build->len), 0, size - build->len);
     build->len = size;
     head->size_bytes = size;
+    send(build, true);
     slice_head_encode(head, build->image);
+    if (build->to)
+        build->to->put(build->to, build->image, BLOCK, 0);
 }

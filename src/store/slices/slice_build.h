@@ -1,6 +1,7 @@
 /*
- * Builds the file of one slice in memory, job by job, in order of due time. Any one thread at a
- * time. Pure, except that it allocates memory.
+ * Builds the file of one slice, job by job, in order of due time: in memory, or in pieces that
+ * leave it as soon as they are complete. Any one thread at a time. Pure, except that it allocates
+ * memory.
  */
 #ifndef LATERD_STORE_SLICE_BUILD_H
 #define LATERD_STORE_SLICE_BUILD_H
@@ -10,11 +11,16 @@
 #include "core/event.h"
 #include "store/slices/slice_format.h"
 
+struct disk_pieces;
+
 struct slice_build {
     struct slice_head head;
-    uint32_t tag; /* of the store */
-    char *image;  /* the file's bytes so far */
-    size_t len, cap;
+    uint32_t tag;             /* of the store */
+    struct disk_pieces *to;   /* where complete bytes go, set behind slice_build_begin(); or NULL */
+    char *image;              /* the file's bytes so far, without those that have gone there … */
+    size_t gone;              /* … which are so many */
+    size_t len;               /* of the file */
+    size_t cap;               /* of `image` */
     size_t block;             /* offset of the open block's header; 0: none is open */
     struct slice_fence fence; /* of the open block */
     struct buf fences, topics, index;
@@ -44,8 +50,8 @@ bool slice_build_room(const struct slice_build *build, size_t record_bytes);
  */
 uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
                          const void *record, size_t len);
-/* Completes the file: writes the last block's header, the sections and the head. build->image then
-   has build->len bytes, a multiple of BLOCK. O(jobs). */
+/* Completes the file: writes the last block's header, the sections and the head. It then has
+   build->len bytes, a multiple of BLOCK; they are in build->image, or all have gone. O(jobs). */
 void slice_build_end(struct slice_build *build);
 
 #endif

@@ -44,7 +44,7 @@ struct spill {
     bool began[SPILL_KINDS];  /* kinds that have left the segment, in this run or an earlier one */
     enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are built */
     struct spill_build build; /* only the disk's thread uses it while `writing`, and its jobs */
-    bool built;               /* the image is complete; used as `build` is */
+    bool built;               /* the slice is complete; used as `build` is */
     size_t departing;         /* index in build.leaving of the next job to depart */
     struct slice *slice;      /* SPILL_DEPART */
     uint32_t block;           /* the slice's next block to depart */
@@ -53,6 +53,7 @@ struct spill {
     int64_t retry_at_us;
     bool held_up;          /* SPILL_DEPART waits for a walk to end (far_visited) */
     bool given_up;         /* the disk is full: the other jobs are relocated */
+    char *window;          /* spill_keep_window(); or NULL */
     int64_t keep_until_us; /* until then unused memory is kept */
     uint64_t departed_bytes, departed_jobs;
 };
@@ -176,21 +177,21 @@ static enum spill_kind kind_of(enum job_state state)
     return (enum spill_kind)kind;
 }
 
-bool spill_offer(struct spill *spill, const struct record *record, struct stored place)
+bool spill_offer(struct spill *spill, struct record *record, struct stored place)
 {
     struct store *store = spill->store;
-    struct event job;
+    struct event *job = &record->event;
     struct far_draft draft;
     int64_t after_us;
     if (spill->step != SPILL_GATHER || place.bytes > GATHER_RECORD_MAX ||
         __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
-        !store->callbacks->spill(store->callbacks, &record->event, place.where, after_us, &job) ||
-        !far_record_fits(&job))
+        !store->callbacks->spill(store->callbacks, job, place.where, after_us, job) ||
+        !far_record_fits(job))
         return false;
-    far_record_begin(&job, &draft);
+    far_record_begin(job, &draft);
     if (draft.len > GATHER_RECORD_MAX)
         return false;
-    gather_add(&spill->gathered[kind_of(job.job.state)], &spill->room, &job, &draft,
+    gather_add(&spill->gathered[kind_of(job->job.state)], &spill->room, job, &draft,
                record->body_sum, place.bytes);
     return true;
 }
@@ -219,7 +220,21 @@ static void reset(struct spill *spill)
 static uint64_t kept_bytes(const struct spill *spill)
 {
     const struct spill_build *build = &spill->build;
-    return gather_room_bytes(&spill->room) + build->leaving.cap + slice_build_kept(&build->slice);
+    return gather_room_bytes(&spill->room) + build->leaving.cap + slice_build_kept(&build->slice) +
+           (spill->window ? SPILL_WINDOW : 0);
+}
+
+char *spill_take_window(struct spill *spill)
+{
+    char *window = spill->window ? spill->window : mem_aligned(BLOCK, SPILL_WINDOW);
+    spill->window = NULL;
+    return window;
+}
+
+void spill_keep_window(struct spill *spill, char *window)
+{
+    mem_free(spill->window);
+    spill->window = window;
 }
 
 /* Frees some of the memory that is kept. */
@@ -227,8 +242,12 @@ static void keep_less(struct spill *spill)
 {
     discard_buf(&spill->room.spent, &spill->build.leaving);
     discard_buf(&spill->room.spent, &spill->build.slice.index);
-    if (!gather_room_less(&spill->room))
+    if (gather_room_less(&spill->room))
+        return;
+    if (slice_build_kept(&spill->build.slice))
         slice_build_less(&spill->build.slice);
+    else
+        spill_keep_window(spill, NULL);
 }
 
 void spill_rest(struct spill *spill)
@@ -263,13 +282,13 @@ static void begin_slice(struct spill *spill)
     spill->step = SPILL_WRITE;
 }
 
-static void prepare(struct disk_op *op)
+static void give(struct disk_op *op, struct disk_pieces *to)
 {
     struct spill *spill = op->owner;
+    spill->build.slice.to = to;
     spill_build_run(&spill->build);
+    spill->build.slice.to = NULL;
     spill->built = true;
-    op->data = spill->build.slice.image;
-    op->len = spill->build.slice.len;
 }
 
 static void written(struct disk_op *op)
@@ -278,7 +297,7 @@ static void written(struct disk_op *op)
     CHECK(spill->writing);
     spill->writing = false;
     CHECK(spill->built || op->err);
-    if (op->err == ERR_AGAIN)
+    if (op->err == ERR_AGAIN && !spill->built)
         spill->retry_at_us = spill->store->now_us + AGAIN_US;
     else if (op->err == ERR_DISK_FULL)
         spill->given_up = true;
@@ -299,9 +318,7 @@ static void write_slice(struct spill *spill)
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
         .lane = LANE_BACKGROUND,
-        .prepare = spill->built ? NULL : prepare,
-        .data = spill->build.slice.image,
-        .len = spill->build.slice.len,
+        .give = give,
         .done = written,
         .owner = spill,
     };
@@ -342,7 +359,7 @@ static void begin_departing(struct spill *spill)
     const struct slice_head *head = &spill->build.slice.head;
     size_t size = head->blocks * sizeof(struct slice_fence);
     struct slice_fence *fences = mem_alloc(size);
-    enum err err = slice_fences_decode(head, spill->build.slice.image + head->data_end, fences);
+    enum err err = slice_fences_decode(head, spill->build.slice.fences.at, fences);
     CHECK(!err); /* this process has just encoded them */
     spill->slice = slices_add(spill->store->slices, head, fences);
     spill->slice->making = true;
@@ -564,6 +581,7 @@ void spill_free(struct spill *spill)
     reset(spill);
     drop_all(spill);
     gather_room_fini(&spill->room);
+    spill_keep_window(spill, NULL);
     slice_build_fini(&spill->build.slice);
     buf_fini(&spill->build.leaving);
     mem_free(spill);

@@ -12,8 +12,9 @@
  *     gather (the cleaner walks) ─▶ build, write ─▶ depart ─▶ build the next … ─▶ done
  *                                         └──disk full──▶ given up: the jobs are relocated
  *
- * The disk's background thread sorts the jobs and builds the slice before it writes it; the main
- * thread does not touch that memory meanwhile. The main thread copies records and calls the core.
+ * The disk's background thread sorts the jobs, and builds the slice while it writes it, piece by
+ * piece; the main thread does not touch that memory meanwhile. The main thread copies records and
+ * calls the core.
  */
 #ifndef LATERD_STORE_SPILL_H
 #define LATERD_STORE_SPILL_H
@@ -50,8 +51,9 @@ bool spill_full(const struct spill *spill);
 /* Bytes of memory of the gathered copies. O(1). */
 uint64_t spill_gathered_bytes(const struct spill *spill);
 /* Offers a JOB record at this place of the segment, whose body is intact. True: its job may become
-   far, and a copy was gathered. False: the caller must relocate the record if it is live. */
-bool spill_offer(struct spill *spill, const struct record *record, struct stored place);
+   far, and a copy was gathered. False: the caller must relocate the record if it is live. Either
+   way record->event may have become the state in which the job is now. */
+bool spill_offer(struct spill *spill, struct record *record, struct stored place);
 /*
  * Does a bounded piece of the run's work, and adds it to *work. True: the run is over. `last`: no
  * spill_go_on() follows, so jobs that are too few for a slice are not kept. *out_left: some jobs
@@ -61,6 +63,11 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
 /* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
+/* A window of SPILL_WINDOW bytes, aligned to BLOCK, for who reads a segment; to be returned, for
+   the next segment: it is kept as other memory of a run is. */
+enum { SPILL_WINDOW = 1024 * 1024 };
+char *spill_take_window(struct spill *spill);
+void spill_keep_window(struct spill *spill, char *window);
 /* Between runs: frees memory that was kept for the next run, if there was none for ten seconds or
    memory is short: 1 MiB in each call, because freeing that takes 0.1 ms or more. */
 void spill_rest(struct spill *spill);

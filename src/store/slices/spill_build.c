@@ -46,21 +46,22 @@ static void build_one(struct spill_build *build, const struct spilled *job)
     read_job(job, build->slice.head.state, &event);
     uint64_t id_hash = far_hash_id(build->far_key, event.id);
     uint64_t offset = slice_build_add(&build->slice, &event, id_hash, job->record, job->len);
-    struct leaving leaving = {
+    struct buf *all = &build->leaving;
+    buf_reserve(all, sizeof(struct leaving));
+    *(struct leaving *)(void *)(all->at + all->len) = (struct leaving){
         .seq = job->seq,
         .where = where_of(build->slice.head.number, offset),
         .len = job->len,
         .old_bytes = job->old_bytes,
     };
-    buf_add(&build->leaving, &leaving, sizeof(leaving));
+    all->len += sizeof(struct leaving);
 }
 
 /* Here, not in the main thread, because there may be 65,535 topics. */
 static void note_topics(struct spill_build *build)
 {
-    const struct slice_head *head = &build->slice.head;
-    const char *section = build->slice.image + slice_topics_at(head);
-    struct slice_topics topics = {section, section + head->topics_bytes};
+    const struct buf *section = &build->slice.topics;
+    struct slice_topics topics = {section->at, section->at + section->len};
     struct bytes name;
     memset(build->topics, 0, sizeof(build->topics));
     while (slice_topics_next(&topics, &name) == OK)

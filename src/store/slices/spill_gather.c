@@ -152,7 +152,12 @@ bool gather_left(const struct spill_gather *gather)
 
 /* ---- order ---- */
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+enum {
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    FIRST_BITS = 2 * DIGIT_BITS, /* of the keys' span, by which all jobs are sorted first */
+    MOVES = 4, /* places that a job moves after that, on average: more digits are quicker then */
+};
 
 enum spilled_key { BY_SEQ, BY_DUE };
 
@@ -178,8 +183,48 @@ static void sort_digit(const struct spilled *from, struct spilled *to, size_t co
         to[starts[(key_of(&from[i], key) - least) >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Sorts from the lowest digit to the highest that differs: O(jobs) for each. Swaps *jobs and *spare
-   for each digit. */
+/* The keys of the jobs: from `least` on, in so many bits. */
+struct span {
+    enum spilled_key key;
+    uint64_t least;
+    unsigned bits;
+};
+
+/* Sorts from the digit at bit `shift` to the highest one: O(jobs) for each, which swaps *jobs and
+ *spare. */
+static void sort_digits(struct spilled **jobs, struct spilled **spare, size_t count,
+                        const struct span *span, unsigned shift)
+{
+    for (; shift < span->bits; shift += DIGIT_BITS) {
+        sort_digit(*jobs, *spare, count, span->key, span->least, shift);
+        struct spilled *swapped = *jobs;
+        *jobs = *spare;
+        *spare = swapped;
+    }
+}
+
+/* Insertion sort of jobs that are at or near their places; stable. False: too many are not, and it
+   has sorted some. O(jobs). */
+static bool settle(struct spilled *jobs, size_t count, enum spilled_key key)
+{
+    uint64_t left = MOVES * (uint64_t)count;
+    for (size_t i = 1; i < count; i++) {
+        uint64_t of_job = key_of(&jobs[i], key);
+        if (key_of(&jobs[i - 1], key) <= of_job)
+            continue;
+        struct spilled job = jobs[i];
+        size_t at = i;
+        for (; at > 0 && key_of(&jobs[at - 1], key) > of_job; at--)
+            jobs[at] = jobs[at - 1];
+        jobs[at] = job;
+        if (i - at > left)
+            return false;
+        left -= i - at;
+    }
+    return true;
+}
+
+/* By the first bits of the span, which tell most jobs apart; by all digits where they do not. */
 static void sort_by(struct spilled **jobs, struct spilled **spare, size_t count,
                     enum spilled_key key)
 {
@@ -192,13 +237,19 @@ static void sort_by(struct spilled **jobs, struct spilled **spare, size_t count,
         sorted = sorted && of_job >= last;
         last = of_job;
     }
-    for (unsigned shift = 0; !sorted && shift < 64 && (most - least) >> shift;
-         shift += DIGIT_BITS) {
-        sort_digit(*jobs, *spare, count, key, least, shift);
-        struct spilled *swapped = *jobs;
-        *jobs = *spare;
-        *spare = swapped;
+    if (sorted)
+        return;
+    struct span span = {
+        .key = key,
+        .least = least,
+        .bits = 64u - (unsigned)__builtin_clzll(most - least), /* not 0: they are not sorted */
+    };
+    if (span.bits > FIRST_BITS) {
+        sort_digits(jobs, spare, count, &span, span.bits - FIRST_BITS);
+        if (settle(*jobs, count, key))
+            return;
     }
+    sort_digits(jobs, spare, count, &span, 0);
 }
 
 void gather_sort(struct spill_gather *gather)

@@ -182,6 +182,41 @@ static void each_segment_is_split_in_its_turn_and_merged_again(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+enum { OF_SEGMENT = 5 };
+
+/* Of entries of one segment. */
+static uint64_t group_hash(uint32_t number)
+{
+    return ((uint64_t)(number * 0x9e3779b9u) & ~UINT64_C(31)) | OF_SEGMENT;
+}
+
+/* As when jobs of neighbouring numbers, which share a segment, leave and others come. */
+static void a_segment_of_many_keeps_its_memory_for_the_next_entries(void **state)
+{
+    enum { OTHERS = 4096 * 20, GROUP = 4096 };
+    (void)state;
+    struct map map;
+    size_t most = 0;
+    map_init(&map, key_is, keys);
+    for (uint32_t i = 0; i < OTHERS; i++) { /* none in that segment, nor in that of its split */
+        uint64_t hash = i * 0x9e3779b97f4a7c15ull >> 32;
+        map_add(&map, hash % 16 == OF_SEGMENT ? hash + 1 : hash, i);
+    }
+    assert_true(map.segment_count >= 16);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < GROUP; i++)
+            map_add(&map, group_hash(i), OTHERS + i);
+        most = round == 0 ? mem_used() : most;
+        assert_int_equal(mem_used(), most);
+        for (uint32_t i = 0; i < GROUP; i++)
+            map_remove(&map, group_hash(i), OTHERS + i);
+        assert_int_equal(mem_used(), most);
+        map_valid(&map);
+    }
+    map_fini(&map);
+    assert_int_equal(mem_used(), 0);
+}
+
 /* Grows and shrinks over and over, with additions and removals in any proportion. */
 static void entries_are_found_at_every_point_of_shrinking(void **state)
 {
@@ -224,6 +259,7 @@ int main(void)
         cmocka_unit_test(entries_are_found_at_every_point_of_shrinking),
         cmocka_unit_test(a_growing_table_takes_at_most_twelve_bytes_an_entry),
         cmocka_unit_test(each_segment_is_split_in_its_turn_and_merged_again),
+        cmocka_unit_test(a_segment_of_many_keeps_its_memory_for_the_next_entries),
         cmocka_unit_test(p8_a_table_that_falls_empty_gives_its_memory_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

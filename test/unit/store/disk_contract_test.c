@@ -303,6 +303,36 @@ static void a_fresh_read_needs_no_direct_reads(void **state)
     mem_free(blocks);
 }
 
+/* Of an open file, past the page cache or not: as the file system likes. */
+static void a_direct_read_brings_what_was_written(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", 3 * DISK_ALIGN);
+    char *blocks = mem_aligned(DISK_ALIGN, 2 * DISK_ALIGN);
+    assert_false(disk->verbs->is_direct(disk, file));
+    memset(blocks, 'd', DISK_ALIGN);
+    write_block(disk, file, blocks, 2);
+    for (int round = 0; round < 3; round++) {
+        struct disk_op read = {.verb = DISK_READ,
+                               .lane = LANE_READ,
+                               .file = file,
+                               .direct = true,
+                               .into = blocks,
+                               .len = 2 * DISK_ALIGN,
+                               .offset = DISK_ALIGN + (round == 2 ? 5 : 0)};
+        memset(blocks, 'x', 2 * DISK_ALIGN);
+        direct_refused = round == 1;
+        enum err err = do_op(disk, &read);
+        direct_refused = false;
+        assert_int_equal(err, OK);
+        assert_int_equal(read.got, 2 * DISK_ALIGN - (round == 2 ? 5 : 0));
+        assert_int_equal(blocks[0], 0);
+        assert_int_equal(blocks[read.got - 1], 'd');
+    }
+    disk->verbs->close(disk, file);
+    mem_free(blocks);
+}
+
 static bool room_refused; /* the file system cannot reserve room */
 
 /* Stands in for the C library's. */
@@ -437,28 +467,31 @@ static void an_operation_is_prepared_before_it_is_done(void **state)
     disk->verbs->close(disk, file);
 }
 
-static void give_bytes(struct disk_op *op)
+static void give_pieces(struct disk_op *op, struct disk_pieces *to)
 {
-    op->data = op->owner;
-    op->len = strlen(op->owner);
+    char text[8] = "xxxx";
+    to->put(to, text, 4, 0);
+    memcpy(text, "piece", 5); /* which is ours again */
+    to->put(to, text, 5, 4);
+    to->put(to, op->owner, 4, 0);
 }
 
-static void the_bytes_of_a_file_may_be_made_when_it_is_written(void **state)
+static void the_bytes_of_a_file_may_be_made_while_it_is_written(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
     struct disk_file *file;
-    char room[8] = "", text[] = "made";
+    char room[16] = "", text[] = "one ";
     size_t len = 0;
     struct disk_op replace = {.verb = DISK_REPLACE,
                               .lane = LANE_BACKGROUND,
                               .name = "one",
-                              .prepare = give_bytes,
+                              .give = give_pieces,
                               .owner = text};
     assert_int_equal(do_op(disk, &replace), OK);
     assert_int_equal(disk->verbs->open(disk, "one", false, &file), OK);
     assert_int_equal(disk->verbs->read(disk, file, 0, room, sizeof(room), &len), OK);
-    assert_int_equal(len, 4);
-    assert_memory_equal(room, "made", 4);
+    assert_int_equal(len, 9);
+    assert_memory_equal(room, "one piece", 9);
     disk->verbs->close(disk, file);
 }
 
@@ -614,6 +647,7 @@ int main(void)
         BOTH(what_is_fetched_is_read_as_ever),
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
+        BOTH(a_direct_read_brings_what_was_written),
         BOTH(replace_and_remove_change_names),
         BOTH(a_large_file_is_replaced_byte_for_byte),
         BOTH(operations_of_a_lane_end_in_order),
@@ -622,7 +656,7 @@ int main(void)
         BOTH(list_names_each_file_once),
         BOTH(rename_gives_a_file_another_name),
         BOTH(an_operation_is_prepared_before_it_is_done),
-        BOTH(the_bytes_of_a_file_may_be_made_when_it_is_written),
+        BOTH(the_bytes_of_a_file_may_be_made_while_it_is_written),
         cmocka_unit_test_setup_teardown(nothing_is_made_or_replaced_through_a_symbolic_link,
                                         os_setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_opened_or_locked_through_a_symbolic_link,

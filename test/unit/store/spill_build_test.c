@@ -13,6 +13,7 @@
 #include "base/far_hash.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "port/disk.h"
 #include "store/slices/far_record.h"
 #include "store/slices/slices.h"
 #include "store/slices/spill_build.h"
@@ -104,6 +105,8 @@ static void jobs_come_in_order_of_due_time_and_number(void **state)
             int64_t due_us = (int64_t)random_next(&random);
             if (seed % 4 == 1 || seed % 4 == 2)
                 due_us %= 5; /* many at one instant, some before 1970 */
+            if (seed % 8 == 3)
+                due_us = i ? due_us & 0xffffff : INT64_MAX; /* one is far from the others */
             add(&gather, &room, seq, due_us, BYTES("body"));
         }
         assert_int_equal(build_all(&build, &jobs), 1);
@@ -202,6 +205,60 @@ static void the_index_says_what_the_records_say(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Where the pieces of a slice go: they make the same file. */
+struct file {
+    struct disk_pieces pieces;
+    struct buf bytes;
+};
+
+static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, uint64_t offset)
+{
+    struct file *file = (struct file *)pieces;
+    assert_true(offset <= file->bytes.len); /* no gap */
+    if (offset + len > file->bytes.len) {
+        buf_reserve(&file->bytes, offset + len - file->bytes.len);
+        file->bytes.len = offset + len;
+    }
+    memcpy(file->bytes.at + offset, data, len);
+}
+
+static void a_slice_in_pieces_is_the_same_file(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct spill_gather gather = {.taken = 0};
+        struct gather_room room = {.chunks = {.len = 0}};
+        struct spill_build build = {.gather = &gather, .far_key = 9};
+        struct file file = {.pieces.put = put_piece};
+        struct buf whole = {0};
+        char *body = mem_zalloc(seed * 30000);
+        for (unsigned way = 0; way < 2; way++) {
+            for (uint64_t i = 1; i <= 500 / seed; i++)
+                add(&gather, &room, i, (int64_t)(i * 7919 % 100),
+                    bytes_of(body, i * 6700 % (seed * 30000)));
+            slice_build_begin(&build.slice, &id, 7);
+            build.slice.to = way ? &file.pieces : NULL;
+            spill_build_run(&build);
+            assert_false(gather_left(&gather));
+            if (!way)
+                buf_add(&whole, build.slice.image, build.slice.len);
+            assert_int_equal(build.slice.len, whole.len);
+            assert_true(!way || build.slice.cap < 1024 * 1024 + seed * 60000); /* not all of it */
+            slice_build_fini(&build.slice);
+            build.leaving.len = 0;
+            gather_fini(&gather, &room);
+        }
+        assert_int_equal(file.bytes.len, whole.len);
+        assert_memory_equal(file.bytes.at, whole.at, whole.len);
+        gather_room_fini(&room);
+        buf_fini(&build.leaving);
+        buf_fini(&file.bytes);
+        buf_fini(&whole);
+        mem_free(body);
+    }
+    assert_int_equal(mem_used(), 0);
+}
+
 static void p8_memory_of_a_run_is_counted_and_used_again(void **state)
 {
     enum { BODY = 64 * 1024, JOBS = 400 };
@@ -287,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_come_in_order_of_due_time_and_number),
         cmocka_unit_test(the_index_says_what_the_records_say),
+        cmocka_unit_test(a_slice_in_pieces_is_the_same_file),
         cmocka_unit_test(p8_memory_of_a_run_is_counted_and_used_again),
         cmocka_unit_test(an_image_that_is_given_back_in_part_is_used_again),
     };
