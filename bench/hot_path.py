@@ -4,7 +4,8 @@ A laterd that wakes for one command finds little of its code in the processor's 
 for each cache line and each page of code, so the linker puts what is needed often into one place (mk/hot-path.ld).
 
 Which functions these are is counted by callgrind, in the loads of bench/instructions.py and in those below: those
-that take an instruction or more for each operation of one of the loads. Needs valgrind and nm, takes 3 minutes.
+that take an instruction or more for each operation of one of the loads. Functions of the same loads are neighbours,
+those of most loads first, so that each load goes through few pages. Needs valgrind and nm, takes 3 minutes.
 """
 
 import re
@@ -24,8 +25,8 @@ LOADS = [
 ]
 HEAD = """/*
  * The functions that commands and turns go through lie side by side in laterd, so that a turn touches few pages and
- * cache lines of code. Made by `make hot-path`. A name that there is no more does no harm, and a function that is not
- * here is elsewhere in .text.
+ * cache lines of code: those of all measured loads first, then those of one protocol or one kind of load. Made by
+ * `make hot-path`. A name that there is no more does no harm, and a function that is not here is elsewhere in .text.
  */
 SECTIONS
 {
@@ -45,15 +46,16 @@ class HotPath(Instructions):
 
     def run(self):
         known = functions_of(self.build / "laterd")
-        names = set()
-        for name, protocol, words, jobs in LOADS:
+        loads = {}  # of a function: the numbers of the loads that go through it
+        for number, (name, protocol, words, jobs) in enumerate(LOADS):
             counts = self.per_operation(self.build, protocol, words, jobs)
             if not counts:
                 self.problems.append(f"{name}: no profile")
                 continue
-            names |= {plain(function) for function, count in counts.items() if function and count >= 1} & known
-            print(f"  {name}: {len(names)} functions", file=sys.stderr, flush=True)
-        self.names = sorted(names)
+            for function in {plain(function) for function, count in counts.items() if function and count >= 1} & known:
+                loads.setdefault(function, []).append(number)
+            print(f"  {name}: {len(loads)} functions", file=sys.stderr, flush=True)
+        self.names = sorted(loads, key=lambda name: (-len(loads[name]), loads[name], name))
 
     def table(self):
         report.remarks([], self.problems)
@@ -74,7 +76,7 @@ def functions_of(program):
 
 def main():
     arguments = parser_of(__doc__, "").parse_args()
-    arguments.against, arguments.profile = [], True
+    arguments.against, arguments.profile, arguments.lines = [], True, False
     return report.run(HotPath(arguments))
 
 

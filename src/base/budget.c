@@ -58,6 +58,8 @@ static void take_turn_time(struct budget *budget, int64_t turn_left_ns)
 void budget_read_meter(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
+    if (!meter)
+        return;
     int64_t now_us = meter->now_us(meter), estimated_ns = meter->last_left_ns - budget->left_ns;
     int64_t turn_left_ns = meter->turn_end_ns - now_us * NS_PER_US;
     meter->estimated_ns += estimated_ns;

@@ -80,10 +80,10 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
         meter->turn_end_ns += ns / 2;
     }
     budget->left_ns = ns;
-    budget->next_reading_ns = ns - BUDGET_METER_NS;
+    budget->next_reading_ns = meter ? ns - BUDGET_METER_NS : INT64_MIN;
 }
 
-/* For budget_spend(): charges the time beyond the estimate. The budget has a meter. */
+/* For budget_spend(): charges the time beyond the estimate. Does nothing without a meter. */
 void budget_read_meter(struct budget *budget);
 
 /* Does not charge the time since the last reading: that work has a limit of its own, which was
@@ -101,7 +101,7 @@ static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)
 {
     budget->left_ns -= cost_ns;
-    if (budget->meter && budget->left_ns <= budget->next_reading_ns)
+    if (budget->left_ns <= budget->next_reading_ns)
         budget_read_meter(budget);
 }
 

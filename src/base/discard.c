@@ -32,11 +32,9 @@ void discard_buf(struct discard *discard, struct buf *buf)
     *buf = (struct buf){0};
 }
 
-bool discard_step(struct discard *discard)
+bool discard_piece(struct discard *discard)
 {
     struct discarded *first = discard->first;
-    if (!first)
-        return false;
     if (first->bytes > DISCARD_PIECE_BYTES + WITH_IT_BYTES) {
         first->bytes -= DISCARD_PIECE_BYTES; /* what is left is more than the struct */
         discard->bytes -= DISCARD_PIECE_BYTES;
@@ -49,13 +47,11 @@ bool discard_step(struct discard *discard)
     return discard->first != NULL;
 }
 
-bool discard_some(struct discard *discard, struct budget *budget)
+bool discard_pieces(struct discard *discard, struct budget *budget)
 {
-    if (!discard->first)
-        return false;
     do {
         size_t before = discard->bytes;
-        (void)discard_step(discard);
+        (void)discard_piece(discard);
         budget_spend(budget, (int64_t)((before - discard->bytes) * PIECE_NS / DISCARD_PIECE_BYTES));
     } while (discard->first && !budget_spent(budget));
     return discard->first != NULL;

@@ -27,10 +27,19 @@ struct discard {
 void discard_memory(struct discard *discard, void *at, size_t bytes);
 /* Takes over the buffer's memory and leaves it empty. O(1). */
 void discard_buf(struct discard *discard, struct buf *buf);
+/* For the next two, if there is something to free: most turns have nothing. */
+bool discard_piece(struct discard *discard);
+bool discard_pieces(struct discard *discard, struct budget *budget);
 /* Frees a piece. True: there is more. About 100 µs. */
-bool discard_step(struct discard *discard);
+static inline bool discard_step(struct discard *discard)
+{
+    return discard->first && discard_piece(discard);
+}
 /* Frees pieces until the budget is spent, at least one. True: there is more. */
-bool discard_some(struct discard *discard, struct budget *budget);
+static inline bool discard_some(struct discard *discard, struct budget *budget)
+{
+    return discard->first && discard_pieces(discard, budget);
+}
 void discard_fini(struct discard *discard); /* frees everything at once */
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Invariants: a chunk with memory is on the `partial` list of its size (live and free objects), is
- * the `kept` one of its size or on `spare` (no live objects), or on no list (all objects live). A
- * chunk without memory is on `absent`. A chunk that runs empty starts again as if new: none of its
+ * the `kept` one of its size or on `spare` (no live objects), or on no list (all objects live). The
+ * only chunk on a `partial` list stays there when it runs empty; then none is `kept`. A chunk
+ * without memory is on `absent`. A chunk that runs empty starts again as if new: none of its
  * objects counts as used.
  */
 #include "base/pool.h"
@@ -162,11 +163,18 @@ static __attribute__((noinline)) void end_chunk(struct pool *pool, uint32_t chun
     pool->about[chunk].used = 0;
     pool->about[chunk].free = NO_FREE;
     struct pool_size *of_size = size_of(pool, chunk);
-    list_take(pool, &of_size->partial, chunk);
-    if (of_size->kept == POOL_NONE) {
-        of_size->kept = chunk;
+    uint32_t surplus;
+    if (of_size->partial.first == of_size->partial.last) {
+        surplus = of_size->kept; /* instead of this chunk, which stays for the next object */
+        of_size->kept = POOL_NONE;
     } else {
-        list_add(pool, &pool->spare, chunk);
+        list_take(pool, &of_size->partial, chunk);
+        surplus = of_size->kept == POOL_NONE ? POOL_NONE : chunk;
+        if (surplus == POOL_NONE)
+            of_size->kept = chunk;
+    }
+    if (surplus != POOL_NONE) {
+        list_add(pool, &pool->spare, surplus);
         pool->spare_count++;
     }
 }
@@ -199,7 +207,13 @@ static __attribute__((noinline)) void end_partial(struct pool *pool, uint32_t ch
 
 static __attribute__((noinline)) void begin_partial(struct pool *pool, uint32_t chunk)
 {
-    list_add(pool, &size_of(pool, chunk)->partial, chunk);
+    struct pool_size *of_size = size_of(pool, chunk);
+    uint32_t first = of_size->partial.first;
+    if (first != POOL_NONE && pool->about[first].live == 0) { /* it is no more the only one */
+        list_take(pool, &of_size->partial, first);
+        of_size->kept = first;
+    }
+    list_add(pool, &of_size->partial, chunk);
 }
 
 static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool, uint32_t size)
@@ -299,7 +313,9 @@ static uint32_t valid_list(const struct pool *pool, const struct pool_list *list
     uint32_t count = 0, prev = POOL_NONE;
     for (uint32_t chunk = list->first; chunk != POOL_NONE; chunk = pool->about[chunk].next) {
         CHECK(pool->chunks[chunk].at && pool->about[chunk].prev == prev);
-        CHECK((pool->about[chunk].live == 0) == (list == &pool->spare));
+        bool alone = list->first == list->last;
+        CHECK(pool->about[chunk].live == 0 || list != &pool->spare);
+        CHECK(pool->about[chunk].live > 0 || list == &pool->spare || alone);
         CHECK(!(pool->about[chunk].live >> pool->bits));
         prev = chunk;
         count++;
@@ -313,6 +329,7 @@ static uint32_t valid_size(const struct pool *pool, const struct pool_size *of_s
 {
     uint32_t kept = of_size->kept, chunk = of_size->partial.first;
     CHECK(kept == POOL_NONE || (pool->about[kept].live == 0 && pool->about[kept].size == size));
+    CHECK(kept == POOL_NONE || chunk == POOL_NONE || pool->about[chunk].live > 0);
     for (; chunk != POOL_NONE; chunk = pool->about[chunk].next)
         CHECK(pool->about[chunk].size == size);
     return valid_list(pool, &of_size->partial) + (kept != POOL_NONE);

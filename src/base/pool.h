@@ -49,12 +49,12 @@ struct pool {
     uint32_t mask;            /* 2^bits - 1: the part of a number within its chunk */
     uint32_t count;           /* live objects */
     uint32_t chunk_count;     /* places in `chunks` */
+    uint32_t spare_count;     /* of `spare` */
     struct pool_chunk *about; /* [chunk_count]: the rest of what is known of each chunk */
     struct pool_size first;   /* size 0 */
     struct pool_size *larger; /* sizes 1 and up: [size - 1]; NULL: none was ever taken */
     struct pool_list spare;   /* empty chunks of any size, to be freed by pool_trim() */
-    uint32_t spare_count;
-    uint32_t absent; /* a list through pool_chunk::next of absent chunks */
+    uint32_t absent;          /* a list through pool_chunk::next of absent chunks */
     uint32_t absent_count;
 };
 

@@ -79,8 +79,3 @@ bool timers_expire(struct timers *timers, int64_t now_us, uint32_t *budget)
     timer->expired(timer);
     return true;
 }
-
-int64_t timers_next_us(const struct timers *timers)
-{
-    return wheel_next_us(&timers->wheel);
-}

@@ -51,7 +51,10 @@ bool timers_expire(struct timers *timers, int64_t now_us, uint32_t *budget);
 
 /* When timers_expire() should be called next; may be earlier than the first timer, never later.
    INT64_MAX: no timer is armed. O(1). */
-int64_t timers_next_us(const struct timers *timers);
+static inline int64_t timers_next_us(const struct timers *timers)
+{
+    return wheel_next_us(&timers->wheel);
+}
 
 /* Frees a chunk of memory of timers that are no longer armed. True: there is more. */
 static inline bool timers_trim(struct timers *timers)

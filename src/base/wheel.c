@@ -505,10 +505,8 @@ static bool move_one(struct wheel *wheel, unsigned level, int64_t now_us, uint32
     return true;
 }
 
-uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget)
+uint32_t wheel_pop_due(struct wheel *wheel, int64_t now_us, uint32_t *budget)
 {
-    if (now_us < wheel->next_us)
-        return POOL_NONE;
     if (now_us >= wheel->ahead_us)
         move_ahead(wheel, now_us, budget);
     while (*budget > 0) {
@@ -525,11 +523,6 @@ uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget)
         }
     }
     return POOL_NONE;
-}
-
-int64_t wheel_next_us(const struct wheel *wheel)
-{
-    return wheel->next_us;
 }
 
 /* ---- counting ---- */

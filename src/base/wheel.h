@@ -66,6 +66,9 @@ void wheel_remove(struct wheel *wheel, uint32_t item);
 /* Prefetches the item's neighbours, before wheel_remove(). */
 void wheel_prefetch(const struct wheel *wheel, uint32_t item);
 
+/* For wheel_pop(), from next_us on. */
+uint32_t wheel_pop_due(struct wheel *wheel, int64_t now_us, uint32_t *budget);
+
 /*
  * Takes one item whose time is at or before `now_us` off the wheel and returns it; POOL_NONE: none
  * was found. Spends at most `*budget` steps (one step looks at one item or slot) and lowers it;
@@ -78,7 +81,10 @@ void wheel_prefetch(const struct wheel *wheel, uint32_t item);
  * returned at once, and every eighth step looks for due items elsewhere. So the first of 100,000
  * due together comes in O(1), and a slot of any size makes no other item late.
  */
-uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
+static inline uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget)
+{
+    return now_us < wheel->next_us ? POOL_NONE : wheel_pop_due(wheel, now_us, budget);
+}
 
 /*
  * When to call wheel_pop next. No item's time is before it. It is the earliest item's time exactly,
@@ -87,7 +93,10 @@ uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
  * 64 items is to be moved down. Such a slot asks for one call per 128 of its items, 8 ms apart,
  * closer together only if the time left demands it. INT64_MAX when empty. O(1).
  */
-int64_t wheel_next_us(const struct wheel *wheel);
+static inline int64_t wheel_next_us(const struct wheel *wheel)
+{
+    return wheel->next_us;
+}
 
 /*
  * How many items have a time at or before the limit. O(levels * 64), because slots count their

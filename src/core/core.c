@@ -225,10 +225,12 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
     bool more = end_pauses(core, steps);
     more |= end_leases(core, &for_leases);
     more |= promote_due(core, &for_delays);
-    budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS);
-    budget_spend(core->budget, (int64_t)(steps - for_delays) * DELAY_STEP_NS);
-    more |= core_end_waits(core, steps);
-    more |= core_scan_step(core);
+    budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS +
+                                   (int64_t)(steps - for_delays) * DELAY_STEP_NS);
+    if (core->now_us >= wheel_next_us(&core->waits))
+        more |= core_end_waits(core, steps);
+    if (!list_empty(&core->scans))
+        more |= core_scan_step(core);
     if (!list_empty(&core->walks))
         list_walks_expire(core);
     more |= trim(core);

@@ -108,12 +108,12 @@ struct far_jobs {
     uint64_t count;
     uint64_t in_state[JOB_STATES], with_id; /* of them */
     bool waits;                             /* see core_far_waits() */
+    int64_t spare_until_us; /* until then memory of jobs that have departed is kept */
     struct far_soon {
         uint64_t seq;
         uint64_t id_hash, in_memory; /* of its id: by far_hash_id(), and by index_hash_id() */
         uint32_t number;             /* in the jobs' pool */
     } soon[CORE_SOON_MAX];           /* what core_fetch() has computed for core_depart() */
-    int64_t spare_until_us;          /* until then memory of jobs that have departed is kept */
     uint32_t soon_count;
     uint32_t soon_next; /* those before this one have departed, or stayed */
     struct far_replay {
@@ -144,6 +144,8 @@ struct core {
     bool replaying;
     bool replay_untimed;     /* the events being replayed were logged without the time */
     int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
+    struct list scans;       // scan::of_core
+    struct list walks;       // list_walk::link
     struct pool jobs;
     struct pool extras; /* of jobs, what only some have */
     struct index index;
@@ -157,8 +159,6 @@ struct core {
     struct wheel pauses; /* topics by pause_until_us */
     struct pool waiters;
     struct pool scan_pool;
-    struct list scans;         // scan::of_core
-    struct list walks;         // list_walk::link
     bool held;                 /* core_match() can hand out nothing until far jobs have been read */
     uint32_t generation;       /* of the last parked command */
     uint64_t mark;             /* see topic::mark */

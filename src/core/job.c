@@ -29,11 +29,6 @@ bool job_may_move(enum job_state from, enum job_state to)
     return from < JOB_STATES && to < JOB_STATES && (moves[from] & MAY(to)) != 0;
 }
 
-int64_t job_rank_us(const struct job *job)
-{
-    return job->order == ORDER_ARRIVAL ? job->created_us : job->due_us;
-}
-
 void job_move(struct job *job, enum job_state to)
 {
     CHECK(job_may_move((enum job_state)job->state, to));

@@ -126,7 +126,10 @@ uint32_t job_take(struct pool *jobs, size_t id_len);
 bool job_may_move(enum job_state from, enum job_state to);
 
 /* Among ready jobs of one priority the one with the lower rank goes first. */
-int64_t job_rank_us(const struct job *job);
+static inline int64_t job_rank_us(const struct job *job)
+{
+    return job->order == ORDER_ARRIVAL ? job->created_us : job->due_us;
+}
 
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);

@@ -183,21 +183,19 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
     uint32_t count = 0, taken = 0;
     struct wanted wanted = wanted_of(cmd);
     bool behind_others = false, far = false;
-    for (uint32_t i = 0; i < cmd->topic_count; i++) {
-        const struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
-        behind_others = behind_others || (topic && topic->servable);
-    }
     /*
      * A new reserve does not overtake parked ones: core_match serves them in order, and even a
      * reserve that may not wait is parked until that is done, see core_end_waits.
      */
-    budget_spend(core->budget, (int64_t)cmd->topic_count * TOPIC_NS);
     for (uint32_t i = 0; i < cmd->topic_count && !behind_others; i++) {
         struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
-        if (topic)
-            candidate_add(core, count++, topic);
+        if (!topic)
+            continue;
+        behind_others = topic->servable;
+        candidate_add(core, count++, topic);
     }
-    if (count)
+    budget_spend(core->budget, (int64_t)cmd->topic_count * TOPIC_NS);
+    if (count && !behind_others)
         taken = take(core, count, &wanted, &far);
     if (taken) {
         reply_taken(core, ctx, taken, cmd);

@@ -138,6 +138,7 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
 static void accept_clients(struct os_loop *loop)
 {
     unsigned first = loop->first_listener;
+    loop->clients_wait = false; /* epoll reports again those that are not accepted now */
     for (unsigned i = 0; i < loop->listener_count; i++) {
         unsigned number = (first + i) % loop->listener_count;
         struct listener *listener = &loop->listeners[number];
@@ -146,7 +147,7 @@ static void accept_clients(struct os_loop *loop)
             if (loop->accept_again_us)
                 loop->first_listener = number + 1;
         }
-        listener->waiting = false; /* epoll reports it again */
+        listener->waiting = false;
     }
 }
 
@@ -348,7 +349,10 @@ static void note_events(struct os_loop *loop)
             }
             break;
         }
-        case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;
+        case SOURCE_LISTENER:
+            ((struct listener *)source)->waiting = true;
+            loop->clients_wait = true;
+            break;
         case SOURCE_WATCH: note_watch(loop, (struct watch_source *)source, what); break;
         case SOURCE_WAKER: loop->mail |= source == &loop->mail_source; break;
         }
@@ -363,7 +367,8 @@ static bool gather(struct loop *base, struct loop_share *share)
     note_events(loop);
     take_mail(loop);
     serve_watches(loop);
-    accept_clients(loop);
+    if (loop->clients_wait)
+        accept_clients(loop);
     for (unsigned count = loop->ready_count; count > 0 && loop->ready_count > 0; count--) {
         if (share && share->spent(share))
             break;

@@ -56,16 +56,13 @@ struct os_stream {
     struct os_loop *loop;
     uint32_t interest; /* what epoll watches for; 0: nothing, or it is not in epoll */
     uint32_t events;   /* reported by epoll, not handled yet */
+    struct list ready; // os_loop::ready, or in no list
     struct buf in;     /* shown to the handler but not used yet; nothing is read meanwhile */
     struct buf out;    /* [out_at, len) is still to be sent */
     size_t out_at;
-    struct list place; // os_loop::open, lingering or dead
-    struct list ready; // os_loop::ready, or in no list
-    int64_t linger_until_us;
-    struct tls_session *tls;   /* NULL: none */
-    struct opening *connector; /* NULL: accepted without TLS */
-    bool client;               /* a client opened it */
-    bool opening;              /* not open yet: stream_open.c handles its events */
+    struct tls_session *tls; /* NULL: none */
+    bool client;             /* a client opened it */
+    bool opening;            /* not open yet: stream_open.c handles its events */
     bool ended, broken, closing, dead;
     bool resumed;          /* kept input is to be shown again */
     bool shown;            /* the handler is looking at `in` now */
@@ -74,6 +71,10 @@ struct os_stream {
     bool end_reported;     /* the handler's leaving() was called for that end */
     uint32_t read_bytes;   /* read at once: between READ_FIRST_BYTES and READ_BYTES */
     uint32_t little_reads; /* in a row that brought less than an eighth of that */
+    /* What few events need: */
+    struct opening *connector; /* NULL: accepted without TLS */
+    struct list place;         // os_loop::open, lingering or dead
+    int64_t linger_until_us;
 };
 
 struct os_loop {
@@ -93,6 +94,7 @@ struct os_loop {
     int64_t accept_report_us;     /* a pause is not logged before this */
     bool coarse_sleep;            /* the kernel sleeps in milliseconds only */
     bool mail;                    /* the mailbox may have something */
+    bool clients_wait;            /* to be accepted, by one of the listeners at least */
     struct queue_node *mail_left; /* message::place: taken from it, and not arrived yet */
     unsigned first_listener;      /* modulo their count: accepts before the others */
     unsigned listener_count;

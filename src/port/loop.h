@@ -126,6 +126,8 @@ enum { LOOP_EXPIRE_STEPS = 1000 }; /* steps of the timing wheel in a turn, at mo
 static inline bool loop_expire(struct loop *loop, const struct loop_share *share)
 {
     uint32_t steps = LOOP_EXPIRE_STEPS;
+    if (loop->now_us < timers_next_us(&loop->timers))
+        return false;
     while (steps && !(share && share->spent(share))) {
         if (!timers_expire(&loop->timers, loop->now_us, &steps))
             return steps == 0;

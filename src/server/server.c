@@ -120,6 +120,7 @@ void server_free(struct server *server)
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
     buf_fini(&server->answer_body);
+    buf_fini(&server->spare_deliveries);
     buf_fini(&server->hosts);
     arena_fini(&server->scratch);
     discard_fini(&server->discard);

@@ -112,38 +112,40 @@ struct server {
     struct schedule retry; /* of jobs without one in topics without one: [defaults] */
     struct pool sessions;  // of all protocols, see protocol.h
     struct pool requests;  // struct request
-    struct list dirty;     // session::dirty: has bytes to send
     struct list all;       // session::all
     /* Whose session::all is told next that the server drains; server::all: then the engine is;
        NULL: there is no drain, or all know. */
     struct list *drain_next;
     struct spare_outs spare_outs;
-    struct list clearings;  // clearing::place: its next command can be submitted
-    struct list replays;    // replay::place: the same
-    struct list listings;   // listing::place: the same
-    struct list clear_alls; // clear_all::place: the same
-    struct list scrapes;    // scrape::place: the same
-    struct list restores;   // restoring::place: all of them
     struct restore_counts restored;
-    struct list offloads;   // offload::waiting: work that exceeds the worker's memory for now
+    struct list offloads;        // offload::waiting: work that exceeds the worker's memory for now
+    struct list intakes;         // server_intake::place: all of them
+    struct arena scratch;        /* of the request being decoded */
+    struct buf answer_body;      /* of the HTTP response being written */
+    struct buf spare_deliveries; /* request::deliveries of one that is over, for the next */
+    /* What each turn looks at lies side by side, in few cache lines. */
     struct list batches;    // batch::place: those that are not completely submitted
     struct list requeues;   // requeue::place: reservations of clients that have gone
-    struct list intakes;    // server_intake::place: all of them
-    struct arena scratch;   /* of the request being decoded */
-    struct buf answer_body; /* of the HTTP response being written */
+    struct list clearings;  // clearing::place: its next command can be submitted
+    struct list clear_alls; // clear_all::place: the same
+    struct list replays;    // replay::place: the same
+    struct list listings;   // listing::place: the same
+    struct list scrapes;    // scrape::place: the same
+    struct list restores;   // restoring::place: all of them
+    struct list dirty;      // session::dirty: has bytes to send
     struct discard discard; /* memory of ended connections and requests, freed in pieces */
     struct budget budget;   /* of the turn's present stage */
     int64_t percent_ns;     /* a hundredth of the time that the stages of this turn share */
+    int64_t visit_ns;       /* the connection being served stops when this much budget is left */
+    bool turn_again;        /* the next turn must follow without a sleep */
+    bool refusing_pushes;   /* see server_refuse_pushes */
+    bool draining;
     struct budget_meter meter;
     struct turn_meter turn_meter;
-    int64_t visit_ns; /* the connection being served stops when this much budget is left */
     int64_t started_us;
     int64_t date_s;
     char date[32];
     size_t date_len;
-    bool draining;
-    bool refusing_pushes; /* see server_refuse_pushes */
-    bool turn_again;      /* the next turn must follow without a sleep */
     struct server_counts counts;
     struct buffers buffers;
     struct misdirected misdirected;

@@ -56,18 +56,19 @@ struct session {
     struct server *server;
     struct stream *stream;
     struct principal principal; /* the sender of its commands */
-    char *peer;                 /* its name; NULL: no history of jobs is kept */
     struct buf out;
     uint64_t passed;          /* bytes ever passed from `out` to the network */
     int64_t request_begun_us; /* when the first byte of the incomplete request came; 0 = none */
-    uint64_t request_bytes;   /* bytes of it that have come */
-    int64_t window_us;    /* when bytes began to wait for the client to take them; 0 = none wait */
-    uint64_t window_sent; /* session_sent() then */
-    size_t footprint;     /* as counted by buffers.c; 0 = too small to be counted */
-    struct list changed;  // buffers::changed
-    struct list of_size;  // buffers::sizes
-    struct list dirty;    // server::dirty
-    struct list all;      // server::all
+    int64_t window_us;   /* when bytes began to wait for the client to take them; 0 = none wait */
+    size_t footprint;    /* as counted by buffers.c; 0 = too small to be counted */
+    struct list changed; // buffers::changed
+    struct list dirty;   // server::dirty
+    /* What few requests need: */
+    char *peer;             /* the principal's name; NULL: no history of jobs is kept */
+    uint64_t request_bytes; /* of the incomplete request that have come */
+    uint64_t window_sent;   /* session_sent() at window_us */
+    struct list of_size;    // buffers::sizes
+    struct list all;        // server::all
 };
 
 /* Begins to serve a connection, with a share of the stage's budget. */

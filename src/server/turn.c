@@ -186,10 +186,12 @@ int64_t server_turn(struct server *server)
     begin_stage(server, STAGE_BATCHES, BATCH_SHARE);
     server->turn_again = false; /* set if a later stage makes work for an earlier one */
     more |= poll_worker(server);
-    more |= batches_step(server);
+    if (!list_empty(&server->batches))
+        more |= batches_step(server);
     begin_stage(server, STAGE_EXPIRE, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
-    more |= beanstalk_surveys_step(server);
+    if (!list_empty(&server->beanstalk.surveys))
+        more |= beanstalk_surveys_step(server);
     more |= sessions_drain(server);
     begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
     more |= continue_long_commands(server);

@@ -456,9 +456,15 @@ static bool has_room(const struct body_reads *reads, const struct body_read *rea
            reads->under_way_bytes + (size_t)(read->end - read->start) <= UNDER_WAY_BYTES;
 }
 
+/* True of most turns. */
+static bool nothing_waits(const struct body_reads *reads)
+{
+    return list_empty(&reads->queue) && list_empty(&reads->waiting) && list_empty(&reads->ahead);
+}
+
 void body_reads_turn(struct body_reads *reads)
 {
-    if (reads->store->now_us < reads->retry_at_us)
+    if (nothing_waits(reads) || reads->store->now_us < reads->retry_at_us)
         return;
     while (!list_empty(&reads->queue) && reads->waiting_count + reads->under_way_count < READS_MAX)
         plan(reads, fetch_of(reads->queue.next));
@@ -471,9 +477,8 @@ void body_reads_turn(struct body_reads *reads)
 
 int64_t body_reads_next_us(const struct body_reads *reads)
 {
-    bool waits =
-        !list_empty(&reads->queue) || !list_empty(&reads->waiting) || !list_empty(&reads->ahead);
-    return waits && reads->store->now_us < reads->retry_at_us ? reads->retry_at_us : INT64_MAX;
+    bool waits = !nothing_waits(reads) && reads->store->now_us < reads->retry_at_us;
+    return waits ? reads->retry_at_us : INT64_MAX;
 }
 
 /* ---- store.h ---- */

@@ -313,6 +313,16 @@ bool store_far_due(struct store *store, struct far_due *due, uint32_t most)
 
 /* ---- a turn ---- */
 
+/*
+ * While the disk is full, room is reserved so that finish and delete still work: for the record
+ * that ends each job, and two segments for cleaning the oldest one and for what is ended meanwhile.
+ */
+static uint64_t reserved_room(const struct store *store)
+{
+    uint64_t jobs = segments_live_jobs(store->segments) + slices_live_jobs(store->slices);
+    return 2 * store->options.segment_bytes + (jobs + 1) * ENDING_BYTES;
+}
+
 enum err store_admit(const struct store *store, size_t payload_bytes)
 {
     if (store->failed)
@@ -325,15 +335,7 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
     enum err full = segments_full(segments);
     if (!full && segments_scarce(segments)) /* the next turn updates `full` */
         return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
-    /*
-     * While the disk is full, room is reserved so that finish and delete still work: for the record
-     * that ends each job, and two segments for cleaning the oldest one and for what is ended
-     * meanwhile.
-     */
-    uint64_t kept =
-        2 * store->options.segment_bytes +
-        (segments_live_jobs(segments) + slices_live_jobs(store->slices) + 1) * ENDING_BYTES;
-    if (full && segments_room(segments) < need + kept)
+    if (full && segments_room(segments) < need + reserved_room(store))
         return full;
     if (log_is_behind(store->log))
         return ERR_AGAIN;

@@ -214,7 +214,8 @@ static void engine_begin(struct engine *engine)
         read_waiters_turn(embedded);
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
-    embedded->busy |= blocks_trim(&embedded->bodies.memory);
+    if (!embedded->store)
+        embedded->busy |= blocks_trim(&embedded->bodies.memory);
     embedded->busy |= discard_some(&embedded->discard, embedded->budget);
 }
 
@@ -404,21 +405,26 @@ static void note_marks(struct embedded *embedded)
     store_clock_note(embedded->store, core_unlogged_us(embedded->core));
 }
 
+/* What most turns have no use for is asked whether there is something to do, not called: where a
+   turn brings a single request, its time goes into code that has left the processor's cache. */
 static int64_t engine_end(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     if (something_is_read(embedded))
         bodies_turn(embedded);
     if (embedded->store) {
-        front_turn(embedded);
-        bodies_read_ahead(embedded);
+        if (embedded->has_far)
+            front_turn(embedded);
+        if (embedded->bodies.ahead_count > 0)
+            bodies_read_ahead(embedded);
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
         store_turn(embedded->store, embedded->loop->now_us);
         /* The cleaner limits its own work. */
         budget_exclude_elapsed(embedded->budget, store_cleaning_us(embedded->store) * 1000);
         core_far_waits(embedded->core, store_far_waits(embedded->store));
-        journal_feed_turn(embedded);
+        if (embedded->feed.journal)
+            journal_feed_turn(embedded);
         commit_release(embedded);
         stop_serving(embedded);
     }
@@ -427,8 +433,10 @@ static int64_t engine_end(struct engine *engine)
     if (embedded->store) {
         next_us = time_earlier(next_us, store_next_us(embedded->store));
         next_us = time_earlier(next_us, report_full(embedded));
-        next_us = time_earlier(next_us, journal_resync_next_us(embedded));
-        next_us = time_earlier(next_us, front_next_us(embedded));
+        if (embedded->feed.journal)
+            next_us = time_earlier(next_us, journal_resync_next_us(embedded));
+        if (embedded->has_far)
+            next_us = time_earlier(next_us, front_next_us(embedded));
         commit_advance(embedded);
     }
     return next_us;

@@ -221,8 +221,6 @@ void journal_feed_turn(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
     bool more = true;
-    if (!feed->journal)
-        return;
     check_lag(embedded);
     journal_resync_turn(embedded);
     note_state(embedded);

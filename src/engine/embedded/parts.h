@@ -68,10 +68,10 @@ struct bodies {
     int64_t renew_at_us;  /* until then no lease of the jobs in waiting replies runs out */
     struct buf unread;    /* struct unread: jobs reserved and not handed out … */
     size_t settled_bytes; /* … of which this many bytes were handled */
+    uint32_t ahead_count; /* of `ahead` */
     struct arena scratch; /* bodies of the reply being given */
     struct blocks memory; // struct memory_body: all of them, when there is no disk
     /* Topics whose next jobs' bodies should be read ahead. */
-    uint32_t ahead_count;
     struct {
         size_t len;
         char name[TOPIC_NAME_MAX];
@@ -114,9 +114,16 @@ enum { OBSERVERS_MAX = 4 };
 
 /* The state of the journal's feed from the log. Zeroed: there is no journal. */
 struct journal_feed {
+    struct journal *journal; /* NULL: there is none */
+    bool joined;             /* the database's cursor is known, and was compared */
+    bool begins;             /* … and is being moved to where the log can be followed from */
+    bool broken;             /* … and does not fit, or it was too late */
+    bool down;               /* nothing is being written now */
+    bool refuses;            /* pushes are refused: the lag is above its limit */
+    bool unread;             /* the disk could not read the log the last time */
+    bool resyncing;          /* one is under way: it sees events */
     struct embedded_journal options;
     struct journal_control control;
-    struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
     struct journal_status status; /* as it was reported last */
@@ -124,15 +131,8 @@ struct journal_feed {
     uint64_t done;     /* batches up to this one are committed in the database */
     uint64_t given;    /* batches up to this one were given to the journal */
     struct journal_resync *resync; /* NULL: there is no journal */
-    bool resyncing;                /* one is under way: it sees events */
     enum journal_state state;      /* since state_us; 0: not determined yet */
     int64_t state_us;
-    bool joined;        /* the database's cursor is known, and was compared */
-    bool begins;        /* … and is being moved to where the log can be followed from */
-    bool broken;        /* … and does not fit, or it was too late */
-    bool down;          /* nothing is being written now */
-    bool refuses;       /* pushes are refused: the lag is above its limit */
-    bool unread;        /* the disk could not read the log the last time */
     int64_t lacking_us; /* since when it lacks something while its cursor is not known; 0: it does
                            not */
     int64_t lag_check_us, report_us; /* when to measure the lag next, and when to log it again */
@@ -168,16 +168,18 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     bool busy;                     /* the last slice of work left some over */
     bool draining;
-    bool stopped;                  /* the store is closed; only embedded_close() may follow */
+    bool stopped; /* the store is closed; only embedded_close() may follow */
+    bool has_far; /* some job is far, or was */
+    struct full_report full;
     uint64_t durable, synced;      /* the last batches that are durable, and synced */
     uint64_t read_waiter_count;    /* of all that waits for bodies, records, slices or history */
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
     struct discard discard;        /* what commit waiters had, some pieces a turn */
-    struct reply brief_reply;      /* the brief reply that waited and is given now, … */
-    struct job_view brief_view;    /* … and its view; what they do not show stays zero */
     struct bodies bodies;
+    struct reply brief_reply;   /* the brief reply that waited and is given now, … */
+    struct job_view brief_view; /* … and its view; what they do not show stays zero */
     struct reschedulings reschedulings;
     struct far_commands far_commands;
     struct far_visits far_visits;
@@ -185,12 +187,10 @@ struct embedded {
     struct list questions;       // history_question::link: the store searches
     struct list questions_ended; // history_question::link: to be answered, or cancelled
     struct list due_counts;      // due_count::link
-    bool has_far;                /* some job is far, or was */
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
     struct journal_feed feed;
     struct opening_report opening;
-    struct full_report full;
 };
 
 /* ---- commit_waiters.c ---- */
@@ -337,8 +337,8 @@ bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
 
 /* ---- journal_feed.c ---- */
 
-/* The end of a turn: gives the journal the batches that have become durable, as far as it has
-   room. */
+/* The end of a turn: gives the journal, which there is, the batches that have become durable, as
+   far as it has room. */
 void journal_feed_turn(struct embedded *embedded);
 /* True: no job may be handed out, and nothing changed, until the journal writes again. */
 bool journal_feed_stops(const struct embedded *embedded);

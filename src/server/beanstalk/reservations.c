@@ -103,7 +103,7 @@ struct beanstalk_reservation *beanstalk_reservations_add(
     struct beanstalk_reservation *stale = find(reservations, job->ref.seq);
     if (stale)
         beanstalk_reservations_drop(reservations, stale);
-    uint32_t number = pool_take(&reservations->pool);
+    uint32_t number = pool_take_dirty(&reservations->pool);
     struct beanstalk_reservation *reservation = pool_at(&reservations->pool, number);
     *reservation = (struct beanstalk_reservation){
         .holder = holder,
@@ -135,6 +135,8 @@ struct beanstalk_reservation *beanstalk_reservations_find(
     const struct beanstalk_reservations *reservations, const struct beanstalk_holder *holder,
     uint64_t seq)
 {
+    if (!holder || holder->count == 0)
+        return NULL; /* a producer that deletes its jobs: without a look-up */
     struct beanstalk_reservation *reservation = find(reservations, seq);
     return reservation && reservation->holder == holder ? reservation : NULL;
 }

@@ -15,8 +15,9 @@
 #include "server/requeue.h"
 
 enum {
-    WRITTEN_BYTES_PER_NS = 1,     /* numbers, escapes, copies */
-    BODY_SPARE_BYTES = 16 * 1024, /* the memory of a longer body is not kept */
+    WRITTEN_BYTES_PER_NS = 1,      /* numbers, escapes, copies */
+    BODY_SPARE_BYTES = 16 * 1024,  /* the memory of a longer body is not kept */
+    SPARE_DELIVERIES_BYTES = 1024, /* nor that of more reservations */
 };
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
@@ -65,10 +66,29 @@ static void drop_more(struct request *request)
     request->more = (struct long_command){.kind = LONG_NONE};
 }
 
+/* Most reserves bring one job or a few: memory for that goes from request to request. */
+static void take_deliveries(struct request *request)
+{
+    struct buf *spare = &http_server(request->http)->spare_deliveries;
+    request->deliveries = *spare;
+    *spare = (struct buf){0};
+}
+
+static void give_deliveries(struct request *request)
+{
+    struct buf *spare = &http_server(request->http)->spare_deliveries;
+    if (spare->at || request->deliveries.cap > SPARE_DELIVERIES_BYTES) {
+        buf_fini(&request->deliveries);
+        return;
+    }
+    *spare = request->deliveries;
+    spare->len = 0;
+}
+
 void request_free(struct pending *pending)
 {
     struct request *request = request_of(pending);
-    buf_fini(&request->deliveries);
+    give_deliveries(request);
     decode_free(request->decoding);
     drop_encoding(request);
     drop_more(request);
@@ -79,6 +99,8 @@ void request_free(struct pending *pending)
 
 static void note_deliveries(struct request *request, const struct reply *reply)
 {
+    if (reply->count > 0 && !request->deliveries.at)
+        take_deliveries(request);
     for (uint32_t i = 0; i < reply->count; i++) {
         struct unsent_job delivery = {
             .seq = reply->jobs[i].ref.seq, .lease = reply->jobs[i].lease, .end = UINT64_MAX};

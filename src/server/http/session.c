@@ -278,7 +278,8 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         return true;
     case HTTP_READY:
         http->continue_pending = false; /* its body has come without 100 Continue */
-        announce_next(session->server, bytes_of(bytes.at + step, bytes.len - step));
+        if (step < bytes.len)
+            announce_next(session->server, bytes_of(bytes.at + step, bytes.len - step));
         take_request(http);
         http1_next(&http->http);
         session_request_over(session);

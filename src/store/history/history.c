@@ -407,13 +407,9 @@ static bool is_off(const struct history *history)
     return history->keep_us == 0 && list_empty(&history->files) && list_empty(&history->retired);
 }
 
-void history_turn(struct history *history)
+/* A function of its own, so that turns without a history save no registers for it. */
+static __attribute__((noinline)) void work(struct history *history)
 {
-    if (!list_empty(&history->searches))
-        history_searches_turn(history);
-    (void)discard_step(&history->spent);
-    if (is_off(history))
-        return;
     if (history->store->failed || history->store->closing)
         return;
     if (history->waiting.len > 0 && log_is_open(history->store->log))
@@ -424,6 +420,15 @@ void history_turn(struct history *history)
     }
     expire(history);
     remove_retired(history);
+}
+
+void history_turn(struct history *history)
+{
+    if (!list_empty(&history->searches))
+        history_searches_turn(history);
+    (void)discard_step(&history->spent);
+    if (!is_off(history))
+        work(history);
 }
 
 static int64_t flush_next_us(const struct history *history)

@@ -73,6 +73,23 @@ uint64_t log_settled_end(const struct log *log, const struct segment *segment)
     return log->open && log->open->segment == segment ? log->open->offset : segment->end;
 }
 
+/* A commit follows the other, so the struct of the last one is used again, without the heap. */
+static struct batch *batch_new(struct log *log)
+{
+    struct batch *batch = log->idle ? log->idle : mem_alloc(sizeof(*batch));
+    log->idle = NULL;
+    *batch = (struct batch){0};
+    return batch;
+}
+
+void log_free_batch(struct log *log, struct batch *batch)
+{
+    if (log->idle)
+        mem_free(batch);
+    else
+        log->idle = batch;
+}
+
 void log_open_batch(struct log *log, size_t payload_bytes)
 {
     struct segment *tail = segments_tail(log->segments);
@@ -80,7 +97,7 @@ void log_open_batch(struct log *log, size_t payload_bytes)
     uint64_t need = batch_bytes(payload_bytes);
     if (!tail || tail->size_bytes - tail->end < need)
         tail = segments_next(log->segments, need, log->batch_next);
-    struct batch *batch = mem_zalloc(sizeof(*batch));
+    struct batch *batch = batch_new(log);
     batch->number = log->batch_next++;
     batch->segment = tail;
     batch->offset = tail->end;
@@ -280,6 +297,7 @@ void log_free(struct log *log)
         mem_free(batch);
     }
     mem_free(log->open);
+    mem_free(log->idle);
     write_buffers_fini(&log->buffers);
     mem_free(log->head_block);
     mem_free(log);

@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "base/check.h"
-#include "base/mem.h"
 #include "store/log/log_parts.h"
 
 enum {
@@ -118,7 +117,7 @@ static void batch_done(struct log *log)
     if (batch->record_count)
         log->last_full = batch->number;
     log->last_commit_us = log->store->now_us;
-    mem_free(batch);
+    log_free_batch(log, batch);
     write_buffers_trim(&log->buffers, log->options->recent_bytes, log->written);
     report_last_segment(log);
     log->store->callbacks->durable(log->store->callbacks, log->written);

@@ -35,6 +35,7 @@ struct log {
 
     struct write_buffers buffers;
     struct batch *open; /* or NULL */
+    struct batch *idle; /* a free one, or NULL */
     struct list sealed; /* batch::link; the first may be under way */
     uint64_t sealed_bytes;
     enum relocating relocating;
@@ -56,6 +57,10 @@ struct log {
     uint64_t inline_left;     /* bytes that this turn may still write itself, … */
     bool ends_turn;           /* … while log_turn() runs */
     bool latency_first;       /* see store_latency_first */
+    int64_t reopen_at_us;     /* no descriptor was free for a commit: when to try again */
+    int64_t clock_us;         /* the time in the last batch since opening; INT64_MIN = none yet */
+    int64_t clock_wanted_us;  /* log_clock_note(): a batch with this time or later is wanted … */
+    int64_t clock_requested_us; /* … and was first requested at this time */
     struct disk_op commit;
     uint64_t commit_key;  /* of its segment */
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
@@ -65,11 +70,6 @@ struct log {
     char *head_block;                /* BLOCK bytes for a segment's header */
     uint64_t sync_wanted;            /* buffered: sync as soon as this batch is written, … */
     uint64_t sync_wanted_last;       /* … and the last batch of which a sync was requested */
-    int64_t reopen_at_us;            /* no descriptor was free for a commit: when to try again */
-
-    int64_t clock_us;        /* the time in the last batch since opening; INT64_MIN = none yet */
-    int64_t clock_wanted_us; /* log_clock_note(): a batch with this time or later is wanted … */
-    int64_t clock_requested_us; /* … and was first requested at this time */
 
     uint64_t batches, bytes_written, records, bodies_lost;
     uint64_t new_bytes;    /* of records, without the cleaner's copies */
@@ -94,6 +94,7 @@ static inline uint32_t lead_bytes(const struct log *log)
 
 /* Opens the next batch, with room for `payload_bytes` of records. */
 void log_open_batch(struct log *log, size_t payload_bytes);
+void log_free_batch(struct log *log, struct batch *batch); /* it is in no list */
 /* Seals the open batch: it gets no more records and waits for the disk. */
 void log_seal(struct log *log);
 

@@ -232,8 +232,10 @@ bool segments_scarce(const struct segments *segments)
    are missing. */
 static void watch(struct segments *segments)
 {
-    bool ask = segments_room(segments) < segments_kept_bytes(segments);
-    segments->free_bytes = ask ? segments->disk->verbs->room(segments->disk) : UINT64_MAX;
+    segments->free_bytes = UINT64_MAX;
+    if (segments_room(segments) >= segments_kept_bytes(segments))
+        return;
+    segments->free_bytes = segments->disk->verbs->room(segments->disk);
     if (segments->full || !segments_scarce(segments))
         return;
     uint64_t free_bytes = segments->free_bytes;

@@ -213,7 +213,7 @@ static bool may_start(const struct far_reads *reads)
 
 void far_reads_turn(struct far_reads *reads)
 {
-    if (reads->store->now_us < reads->retry_at_us)
+    if (list_empty(&reads->waiting) || reads->store->now_us < reads->retry_at_us)
         return;
     for (unsigned cached = 0; cached < CACHED_TURN && may_start(reads);) {
         bool was_cached;

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/timers.h"
+#include "port/loop.h"
 #include "sim/random.h"
 
 enum { COUNT = 500, STEPS = 20000 };
@@ -141,6 +142,31 @@ static void random_timers_do_as_the_model_says(void **state)
     timers_fini(&timers);
 }
 
+static bool always_spent(const struct loop_share *share)
+{
+    (void)share;
+    return true;
+}
+
+/* Else a turn that has used its share up would be followed by one for nothing. */
+static void a_spent_share_asks_for_a_turn_only_if_a_timer_is_due(void **state)
+{
+    (void)state;
+    struct loop loop = {.now_us = 1000};
+    struct loop_share share = {.spent = always_spent};
+    struct alarm_clock alarm = {.timer.expired = ring};
+    timers_init(&loop.timers, 1000);
+    assert_false(loop_expire(&loop, &share));
+    loop_arm(&loop, &alarm.timer, 5000);
+    assert_false(loop_expire(&loop, &share));
+    loop.now_us = 5000;
+    assert_true(loop_expire(&loop, &share));
+    assert_int_equal(alarm.rang, 0);
+    assert_false(loop_expire(&loop, NULL));
+    assert_int_equal(alarm.rang, 1);
+    timers_fini(&loop.timers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +175,7 @@ int main(void)
         cmocka_unit_test(one_that_is_due_already_expires_at_the_next_call),
         cmocka_unit_test(a_callback_may_arm_it_again),
         cmocka_unit_test(random_timers_do_as_the_model_says),
+        cmocka_unit_test(a_spent_share_asks_for_a_turn_only_if_a_timer_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
