@@ -158,7 +158,8 @@ static void stop_server(void)
 
 static void open_link(struct link *link, const char *refuses, uint16_t error)
 {
-    struct link_options options = {.url_text = "mysql://laterd@127.0.0.1/jobs", .password_text = "", .timeout_s = 30};
+    struct link_options options = {
+        .url_text = "mysql://laterd@127.0.0.1/jobs", .password_text = "", .timeout_s = 30};
     start_server(refuses, error);
     options.url.port = server.port;
     (void)snprintf(options.url.host, sizeof(options.url.host), "127.0.0.1");
