@@ -19,6 +19,7 @@ enum {
 
 static char *at_offset(const struct slice_build *build, size_t offset)
 {
+    CHECK(offset >= build->gone);
     return build->image + (offset - build->gone);
 }
 
