@@ -39,9 +39,12 @@ HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) $(L
 override CFLAGS   += -std=c17 -pipe $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # laterd is compiled once more, by the linker, which sees all files at once (decision 143). `make LTO=` leaves this
-# out; so do sanitizers, and a compiler that is not GCC. Tests link objects of the usual kind.
+# out, and an empty LTO of the environment, which reaches each make that a script or a test runs; so do sanitizers, and
+# a compiler that is not GCC. Tests link objects of the usual kind.
+ifneq ($(origin LTO)-$(LTO),environment-)
 LTO      := $(if $(SAN),,$(shell $(CC) -flto=auto -flto-partition=balanced -fsyntax-only -x c /dev/null 2>/dev/null && \
             echo -flto=auto -flto-partition=balanced))
+endif
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
 override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
@@ -116,7 +119,7 @@ all: $(BUILD)/laterd $(BUILD)/later $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS)
 WHOLE    := $(BASE) $(CORE) $(filter-out %/openapi.o,$(PROTO)) $(STORE) $(OS) $(filter-out $(DISPATCH),$(SERVER)) $(LATERD)
 WHOLE    := $(if $(LTO),$(WHOLE))
 $(BUILD)/laterd: $(WHOLE:$(BUILD)/%=$(BUILD)/lto/%) $(filter-out $(WHOLE),$(LATERD) $(ALL_LIB)) mk/hot-path.ld
-	$(CC) $(LDFLAGS) $(if $(LTO),$(OPT) $(STRUCTS) $(HARDEN) $(LTO)) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
+	$(CC) $(LDFLAGS) $(if $(LTO),$(OPT) $(STRUCTS) $(PARTS) $(HARDEN) $(LTO)) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm

@@ -42,15 +42,21 @@ struct mysql_member {
     char why[MEMBER_WHY_MAX];
 };
 
+/* It is quoted in the log and in JSON. */
+static void clean_why(struct mysql_member *mysql)
+{
+    for (char *at = mysql->why; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == '"')
+            *at = '\'';
+    }
+}
+
 static void set_why(struct mysql_member *mysql, const char *what)
 {
     const char *text = mysql->connection ? mysql_error(mysql->connection) : "out of memory";
     (void)snprintf(mysql->why, sizeof(mysql->why), "%s %.90s: %.110s", what, mysql->url.hosts,
                    text);
-    for (char *at = mysql->why; *at; at++) {
-        if ((unsigned char)*at < ' ' || *at == '"')
-            *at = '\''; /* the text is quoted in the log and in JSON */
-    }
+    clean_why(mysql);
 }
 
 static void disconnect(struct mysql_member *mysql)
@@ -90,6 +96,7 @@ static bool lacks_ca(struct mysql_member *mysql)
     if (!mysql->verify || ca_file_find(member_thread_options(mysql->thread)->ca, &path, why) == OK)
         return false;
     (void)snprintf(mysql->why, sizeof(mysql->why), "member.ca: %s", why);
+    clean_why(mysql);
     return true;
 }
 
@@ -117,6 +124,7 @@ static bool find_user(struct mysql_member *mysql)
     buf_fini(&plain);
     if (err) {
         (void)snprintf(mysql->why, sizeof(mysql->why), "member.url: %.200s", error.text);
+        clean_why(mysql);
         return false;
     }
     take_password(&now);
