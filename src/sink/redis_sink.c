@@ -160,7 +160,7 @@ static void be_late(struct timer *timer)
         report(push, OUTCOME_FAILED, true,
                sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
     else
-        report(push, OUTCOME_UNSENT, false, "no server of Redis had room for it in time");
+        report(push, OUTCOME_UNSENT, true, "no server of Redis had room for it in time");
     if (!sent)
         free_push(push);
     look_whether_ready(redis);

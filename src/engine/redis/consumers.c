@@ -39,8 +39,8 @@ void consumers_delivered(struct consumers *consumers, const struct job_view *job
 
 void wait_group_touch(struct wait_group *group)
 {
-    list_remove(&group->dirty);
-    list_add_tail(&group->consumers->dirty, &group->dirty);
+    if (list_empty(&group->dirty)) /* else it keeps its turn, however often it changes until then */
+        list_add_tail(&group->consumers->dirty, &group->dirty);
 }
 
 /* For one topic it makes no difference: who waits for that is in one group. */

@@ -21,12 +21,15 @@ static void spend(struct budget *budget, int64_t ns)
         budget_spend(budget, ns);
 }
 
-/* Reserving waits for the answers to probes: not for a silent server's, which may take long. */
-static bool topic_is_probed(const struct topic *topic)
+/* A group that has not had its step may need the jobs; and reserving waits for the answers to
+   probes: not for a silent server's, which may take long. */
+static bool topic_waits(const struct topic *topic)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->awaited_probes && group->probe_deadline_us > consumers_now_us(group->consumers))
+        if (!list_empty(&group->dirty) ||
+            (group->awaited_probes &&
+             group->probe_deadline_us > consumers_now_us(group->consumers)))
             return true;
     }
     return false;
@@ -65,7 +68,7 @@ static void pass_on_topic(struct consumers *consumers, struct topic *topic)
         list_remove(&topic->notified_alone);
 }
 
-/* Topics of groups with probes under way wait until these are answered, or their time is over. */
+/* Topics of groups that wait for their step, or with probes under way, are left until then. */
 static void pass_on(struct consumers *consumers)
 {
     struct list *next;
@@ -73,14 +76,14 @@ static void pass_on(struct consumers *consumers)
          at = next) {
         struct topic *topic = LIST_ENTRY(at, struct topic, notified_alone);
         next = at->next;
-        if (!topic_is_probed(topic))
+        if (!topic_waits(topic))
             pass_on_topic(consumers, topic);
     }
 }
 
 /* ---- the end of all waits ---- */
 
-/* Each group is one step at least. False: the budget is spent. */
+/* False: the budget is spent; each wait that ends is one of the steps. */
 static bool drain_group(struct wait_group *group, struct budget *budget, unsigned *io_steps)
 {
     struct list *next;
@@ -105,9 +108,13 @@ static bool drain_group(struct wait_group *group, struct budget *budget, unsigne
 static void drain_some(struct consumers *consumers, struct budget *budget)
 {
     unsigned steps = 0;
-    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
-        if (!drain_group(LIST_ENTRY(at, struct wait_group, place), budget, &steps))
+    struct list *next;
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = next) {
+        struct wait_group *group = LIST_ENTRY(at, struct wait_group, place);
+        next = at->next;
+        if (!drain_group(group, budget, &steps))
             return;
+        wait_group_free_if_over(group); /* so that the next slice does not go through it again */
     }
     consumers->drains = false;
 }
@@ -145,9 +152,8 @@ void consumers_match(struct consumers *consumers, struct budget *budget)
         wait_group_free_if_over(group);
         spend(budget, GROUP_NS);
     }
-    if (list_empty(&now))
-        pass_on(consumers); /* else a group that has not had its step may need the jobs */
     move_all(&now, &consumers->dirty);
+    pass_on(consumers);
 }
 
 bool consumers_wait_for_match(const struct consumers *consumers)

@@ -51,6 +51,7 @@ enum queue_clock_suspect queue_clock_compare(struct queue_clock *clock,
     clock->agreed_us = read_us;
     clock->agreed_sent_us = sent_us;
     clock->to_set = false; /* times are told by the estimate that expects that it was set */
+    clock->slow.count = 0; /* they were of a leap that is over */
     clock->may_have_stood_still = false;
     clock->others_may_set_until_us = 0;
     if (most_us < clock->most_us && most_us >= clock->least_us)

@@ -351,8 +351,9 @@ static void give_up_old(struct timer *timer)
             call->on_timeout = NULL;
             continue;
         }
-        given_up++;
-        if (call->sent_to || call->reply)
+        bool sent = call->sent_to || call->reply; /* it stays, even if it was given up before */
+        given_up += !sent || call->owner;
+        if (sent)
             script_request_finish(call, ERR_AGAIN, NULL, 0);
         else
             script_request_fail(call, ERR_AGAIN);

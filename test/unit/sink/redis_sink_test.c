@@ -460,7 +460,7 @@ static void what_no_server_was_sent_in_time_counts_no_attempt(void **state)
     run_for(&bed, 6 * SECOND_US);
     assert_int_equal(sent[0].kind, OUTCOME_FAILED);
     assert_int_equal(sent[1].kind, OUTCOME_UNSENT);
-    assert_false(sent[1].unhealthy);
+    assert_true(sent[1].unhealthy); /* else such jobs would take all slots */
     close_bed(&bed);
 }
 
