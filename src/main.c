@@ -161,7 +161,7 @@ static bool run(struct program *program)
         int64_t next_us = server_turn(service->server);
         handle_signals(program);
         if (service->server->draining && !draining)
-            continue; /* the parked polls have their answers; a turn sends them */
+            continue; /* turns tell the rest, and send the answers of parked polls */
         if (signals_count() > 1)
             return false;
         if (service->server->draining && !server_leads(service->server))

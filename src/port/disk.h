@@ -158,7 +158,7 @@ struct disk_verbs {
     /*
      * True: writes of this open file have gone past the page cache, which does not have their
      * bytes. Whoever reads them once should read past it as well (disk_op::direct): that takes no
-     * new pages. Not while an operation on the file is under way.
+     * new pages. Not while a write to the file is under way; reads of it do not change the answer.
      */
     bool (*is_direct)(struct disk *disk, const struct disk_file *file);
     /* A hint: the system reads no more of this file than is asked for. Without it some hundred

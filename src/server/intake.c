@@ -268,15 +268,18 @@ static void go_on(struct timer *timer)
     }
 }
 
-/* Takes one at least, and leaves the others to the next call when the budget is spent. */
+/* Takes one at least, and leaves the others to the next call when half of the budget is spent: the
+   rest is for clients, whose streams are served after the messages. */
 static void arrived(struct intake *from)
 {
     struct server_intake *intake = from->user;
+    const struct budget *budget = &intake->server->budget;
+    int64_t stop_ns = budget->left_ns / 2;
     struct intake_message *message;
     for (unsigned i = 0; i < TAKE_MAX && (message = from->verbs->take(from)); i++) {
         spend(intake, message);
         take_one(intake, message);
-        if (budget_spent(&intake->server->budget))
+        if (budget->left_ns <= stop_ns)
             return;
     }
 }

@@ -499,7 +499,7 @@ static bool far_room(struct store_callbacks *callbacks)
 
 static uint64_t memory_left(struct store_callbacks *callbacks)
 {
-    /* Not core_of(): without a horizon the window of the cleaner is kept, too. */
+    /* Not core_of(): without a horizon the cleaner asks this, too, before it frees its window. */
     return core_memory_left(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core);
 }
 

@@ -72,7 +72,8 @@ bool history_has_room(const struct history *history, uint64_t bytes)
                 .segment_bytes; /* segments.c keeps so much for spares, and has used some of it */
     uint64_t made = segments_room(store->segments);
     spare = made < spare ? spare - made : 0;
-    if (store->options.horizon_us > 0 && spill_would_have_room(store, history->bytes))
+    if (cleaner_may_want_checkpoint(store->cleaner, spill_room_bytes(store)) &&
+        spill_would_have_room(store, history->bytes))
         spare += spill_room_bytes(store); /* else far jobs would stay in memory */
     return !segments_full(store->segments) &&
            store->disk->verbs->room(store->disk) > bytes + spare &&

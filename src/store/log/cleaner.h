@@ -50,6 +50,8 @@ bool cleaner_removing(const struct cleaner *cleaner); /* the file is being remov
 bool cleaner_busy(const struct cleaner *cleaner);     /* a disk operation is under way */
 /* Is the log larger than options.checkpoint_bytes, so that far jobs should leave it? */
 bool cleaner_wants_checkpoint(const struct cleaner *cleaner);
+/* Can it be, if the store's files leave `room` bytes below options.max_bytes? */
+bool cleaner_may_want_checkpoint(const struct cleaner *cleaner, uint64_t room);
 /* See store_move_unread(). */
 bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where);
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);

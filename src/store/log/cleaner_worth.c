@@ -114,6 +114,13 @@ bool cleaner_wants_checkpoint(const struct cleaner *cleaner)
            log_bytes(cleaner) > checkpoint_limit(cleaner) && !segments_full(cleaner->segments);
 }
 
+bool cleaner_may_want_checkpoint(const struct cleaner *cleaner, uint64_t room)
+{
+    uint64_t max_bytes = cleaner->options->max_bytes;
+    return cleaner->options->horizon_us > 0 &&
+           (max_bytes == 0 || max_bytes > checkpoint_limit(cleaner) + room);
+}
+
 bool cleaner_is_behind(const struct cleaner *cleaner)
 {
     return cleaner_wants_checkpoint(cleaner) &&

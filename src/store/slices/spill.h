@@ -64,7 +64,8 @@ bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *o
 /* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
 /* A window of SPILL_WINDOW bytes, aligned to BLOCK, for who reads a segment; to be returned, for
-   the next segment: it is kept as other memory of a run is. */
+   the next segment: it is kept as other memory of a run is. Where there are no runs it goes when
+   the cleaner rests. */
 enum { SPILL_WINDOW = 1024 * 1024 };
 char *spill_take_window(struct spill *spill);
 void spill_keep_window(struct spill *spill, char *window);

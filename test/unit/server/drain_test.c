@@ -51,10 +51,32 @@ static void p8_connections_are_told_of_a_drain_in_slices(void **state)
     world_free(world);
 }
 
+/* The others are told all the same. */
+static void the_client_that_is_told_next_may_leave(void **state)
+{
+    (void)state;
+    struct world *world =
+        begin(&(struct world_options){.seed = 2, .connections = 1000, .turn_ns = SHORT_TURN_NS});
+    struct sim_peer *peers[CLIENTS];
+    for (unsigned i = 0; i < CLIENTS; i++)
+        peers[i] = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    pass(world, SECOND_US);
+    world_drain(world);
+    unsigned next = told(world);
+    assert_in_range(next, 1, A_FEW);
+    sim_peer_reset(peers[next]);
+    pass(world, SECOND_US);
+    assert_false(world_is_up(world));
+    for (unsigned i = 0; i < CLIENTS; i++)
+        sim_peer_free(peers[i]);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_connections_are_told_of_a_drain_in_slices),
+        cmocka_unit_test(the_client_that_is_told_next_may_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,6 +92,26 @@ static void p8_one_message_is_taken_when_the_budget_is_spent(void **state)
     world_free(world);
 }
 
+/* Else no client of ours would be served while a broker has more. */
+static void p8_messages_leave_half_of_the_budget_to_clients(void **state)
+{
+    (void)state;
+    enum { LEFT_NS = 400 * 1000 };
+    struct world *world = begin(&(struct world_options){.seed = 3});
+    struct server_intake *intake = begin_intake(world);
+    struct budget *budget = &server_of(world)->budget;
+    budget->left_ns = LEFT_NS;
+    source.intake.arrived(&source.intake);
+    assert_in_range(source.taken, 1, MESSAGES - 1);
+    assert_true(budget->left_ns > LEFT_NS / 4);
+    budget->left_ns = BUDGET_UNLIMITED;
+    source.intake.arrived(&source.intake);
+    pass(world, SECOND_US);
+    assert_int_equal(source.settled[INTAKE_STORED], MESSAGES);
+    server_intake_free(intake);
+    world_free(world);
+}
+
 static uint64_t pushes(struct world *world)
 {
     return server_of(world)->counts.commands[PROTOCOL_KINDS][CMD_PUSH];
@@ -128,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_one_message_is_taken_when_the_budget_is_spent),
+        cmocka_unit_test(p8_messages_leave_half_of_the_budget_to_clients),
         cmocka_unit_test(p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -390,6 +390,33 @@ static void p6_who_leaves_while_the_worker_writes_a_body_gives_the_job_back(void
     world_free(world);
 }
 
+/* The memory that notes the reservations of an answer goes to the next request, without them. */
+static void p6_who_leaves_gives_back_its_own_job_alone(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 16});
+    struct sim_peer *peers[2], *other = join(world);
+    struct buf data = {0};
+    size_t len;
+    for (unsigned i = 0; i < 2; i++) {
+        send_line(world, other, "put 0 0 60 1\r\nx\r\n", i ? "INSERTED 2\r\n" : "INSERTED 1\r\n");
+        peers[i] = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+        wire_request(&data, BYTES("POST"), BYTES("/v1/reserve"), "application/json",
+                     BYTES("{\"topics\":[\"default\"]}"));
+        send_buf(peers[i], &data);
+        if (i == 1)
+            sim_peer_window(peers[i], 10); /* it takes a part of its answer */
+        pass(world, SECOND_US);
+        assert_true(i == 1 || next_status(peers[i], &len) == 200);
+    }
+    expect_figure(world, "stats\r\n", "current-jobs-reserved", "2");
+    sim_peer_reset(peers[1]);
+    pass(world, SECOND_US);
+    expect_figure(world, "stats\r\n", "current-jobs-ready", "1");
+    expect_figure(world, "stats\r\n", "current-jobs-reserved", "1");
+    world_free(world);
+}
+
 /* Each two bytes of it may be a parameter. */
 static void the_worker_reads_a_form_of_many_parameters(void **state)
 {
@@ -563,6 +590,7 @@ int main(void)
         cmocka_unit_test(who_leaves_while_the_worker_writes_a_list_of_tubes_is_forgotten),
         cmocka_unit_test(the_worker_writes_long_bodies_for_beanstalkd_clients),
         cmocka_unit_test(p6_who_leaves_while_the_worker_writes_a_body_gives_the_job_back),
+        cmocka_unit_test(p6_who_leaves_gives_back_its_own_job_alone),
         cmocka_unit_test(the_worker_reads_a_form_of_many_parameters),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),

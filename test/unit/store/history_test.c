@@ -355,6 +355,39 @@ static void at_the_limit_the_oldest_goes_and_the_newest_is_kept(void **state)
     model_fini(model);
 }
 
+/* Where the limit keeps the log below checkpoint_bytes no slice is ever made. */
+static void p8_history_has_the_room_that_no_slice_can_take(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 10);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 4; i++)
+        add_file(&past, 200);
+    model_close(model);
+    model_use_slices(model);
+    model->options.max_bytes = sim_disk_used(model->disk) + 3 * MODEL_SEGMENT;
+    model->options.checkpoint_bytes = model->options.max_bytes;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 1000; i++) {
+        happen(&past, (unsigned)(i % 4), true, 200);
+        struct model_job *job = i % 10 ? NULL : model_pick(model);
+        if (job)
+            model_end(model, job);
+        if (i % 10 == 9) {
+            (void)model_push(model);
+            model_turn(model);
+        }
+    }
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.history_lost, 0);
+    assert_true(stats.history_files > 0);
+    model_fini(model);
+}
+
 /* One file that goes makes room enough: the others stay. */
 static void a_full_disk_takes_no_more_history_than_it_needs(void **state)
 {
@@ -671,6 +704,7 @@ int main(void)
         cmocka_unit_test(the_memory_of_a_merge_is_freed_later_and_without_an_event),
         cmocka_unit_test(it_can_be_turned_off_and_on),
         cmocka_unit_test(at_the_limit_the_oldest_goes_and_the_newest_is_kept),
+        cmocka_unit_test(p8_history_has_the_room_that_no_slice_can_take),
         cmocka_unit_test(a_full_disk_takes_no_more_history_than_it_needs),
         cmocka_unit_test(a_file_that_cannot_be_read_now_is_there_when_it_can),
         cmocka_unit_test(a_disk_that_cannot_read_a_file_keeps_the_store_from_opening),
