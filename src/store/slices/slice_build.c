@@ -41,16 +41,20 @@ void slice_build_begin(struct slice_build *build, const struct store_id *id, uin
     size_t cap = build->cap;
     struct buf index = build->index;
     CHECK(build->head.number == 0 && index.len == 0);
+    if (!image) {
+        image = mem_alloc(IMAGE_FIRST);
+        cap = IMAGE_FIRST;
+    }
+    memset(image, 0, BLOCK); /* the head comes last */
     *build = (struct slice_build){
         .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
         .tag = store_tag(id),
-        .image = image ? image : mem_alloc(IMAGE_FIRST),
+        .image = image,
         .len = BLOCK,
-        .cap = image ? cap : IMAGE_FIRST,
+        .cap = cap,
         .index = index,
         .last = {.offset = BLOCK},
     };
-    memset(build->image, 0, BLOCK); /* the head comes last */
     map_init(&build->topics_map, topic_eq, build);
 }
 
