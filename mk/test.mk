@@ -37,10 +37,9 @@ MUTATE_SECONDS ?= 3600
 mutate: ## plant each known bug (or MUTANTS) in a copy: the named suite must catch it
 	$(PYTHON) tools/mutate --seconds $(MUTATE_SECONDS) $(MUTANTS)
 
-RUN_ARGS ?= --data-dir data
-run: all ## a server on 127.0.0.1:9277 with its data in ./data
+run: all ## a server on 127.0.0.1:9277 with its data in ./data; RUN_ARGS are more options
 	@mkdir -p data
-	$(BUILD)/laterd $(RUN_ARGS)
+	$(BUILD)/laterd --data-dir data $(RUN_ARGS)
 
 COVER := $(BUILD)/cover
 cover: ## line and branch coverage of the unit tests, as text and HTML

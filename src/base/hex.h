@@ -42,6 +42,16 @@ static inline bool hex_lower_u32(const char *at, uint32_t *out_number)
     return true;
 }
 
+/* Writes two digits in lower case for each byte, and a NUL: 2 * count + 1 bytes. */
+static inline void hex_write(const uint8_t *bytes, size_t count, char *room)
+{
+    for (size_t i = 0; i < count; i++) {
+        *room++ = "0123456789abcdef"[bytes[i] >> 4];
+        *room++ = "0123456789abcdef"[bytes[i] & 15];
+    }
+    *room = '\0';
+}
+
 /*
  * Decodes percent-encoding into `room`, terminated by NUL. False: a % without two digits, a NUL
  * (plain or encoded), or more than room_bytes - 1 bytes; `room` is then undefined. O(bytes).

@@ -57,8 +57,8 @@ int finish_jobs(struct cli *cli, const struct finish_job *jobs, size_t count,
 {
     int first = EXIT_DONE;
     bool batches = count > 1;
-    cli->state_hint = "only a job that `later pop` gave can be finished; `later rm` deletes it in "
-                      "whatever state";
+    cli->state_hint = "only a job that is reserved can be finished: after its ttr it is the next "
+                      "consumer's; `later rm` deletes it in whatever state";
     for (uint64_t at = 0, some; at < count; at += some) {
         json_t *answer = NULL;
         int code;

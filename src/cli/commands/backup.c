@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/rfc3339.h"
 #include "cli/backup/copy.h"
@@ -25,6 +26,7 @@
 struct backing_up {
     struct cli *cli;
     const char *from; /* the store's directory */
+    char *id;         /* of the store that the server has, in hexadecimal; NULL: not known */
     const char *to;   /* the place */
     uint64_t rate;
     uint64_t keep; /* UINT64_MAX: all */
@@ -68,8 +70,16 @@ static int no_directory(struct cli *cli, const char *kind)
     return EXIT_CONFLICT;
 }
 
-/* Gets the store's directory from the server; `*out_directory` must be mem_free-ed. */
-static int ask_directory(struct cli *cli, char **out_directory)
+static char *copy_of(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = mem_alloc(size);
+    memcpy(copy, text, size);
+    return copy;
+}
+
+/* Gets the store's directory and id from the server; both must be mem_free-ed. */
+static int ask_store(struct cli *cli, char **out_directory, char **out_id)
 {
     json_t *stats = NULL;
     int code = cli_call(cli, "GET", "/v1/stats", NULL, &stats);
@@ -82,8 +92,9 @@ static int ask_directory(struct cli *cli, char **out_directory)
     if (strcmp(kind, "embedded") != 0 || !*directory) {
         code = no_directory(cli, kind);
     } else {
-        *out_directory = mem_alloc(strlen(directory) + 1);
-        memcpy(*out_directory, directory, strlen(directory) + 1);
+        const char *id = show_string(store, "id");
+        *out_directory = copy_of(directory);
+        *out_id = *id ? copy_of(id) : NULL; /* an older server tells none */
         struct buf shown = {0};
         if (directory[0] != '/' && !directory_there(directory))
             cli_message(cli,
@@ -110,10 +121,20 @@ static int refuse_capture(const struct backing_up *all, enum err err,
     return err == ERR_CORRUPT ? EXIT_WRONG : EXIT_REFUSED;
 }
 
-static void add_id(const struct store_id *id, char *room)
+/* The directory is named by the server: on this machine, or in this folder, it may be another
+   store's. */
+static int check_id(const struct backing_up *all)
 {
-    for (size_t i = 0; i < sizeof(id->bytes); i++)
-        (void)snprintf(room + 2 * i, 3, "%02x", id->bytes[i]); /* it fits */
+    const struct store_id *found = &all->backup.manifest.id;
+    char id[2 * sizeof(found->bytes) + 1];
+    hex_write(found->bytes, sizeof(found->bytes), id);
+    if (!all->id || strcmp(id, all->id) == 0)
+        return EXIT_DONE;
+    cli_message(all->cli,
+                "the store in %s is not the server's: run this on the server's machine, in the "
+                "folder it was started in, or give --data-dir",
+                all->from);
+    return EXIT_CONFLICT;
 }
 
 /* The list of files: without it a directory is no backup. */
@@ -123,7 +144,7 @@ static int write_index(struct backing_up *all)
     struct buf time = {0};
     char id[2 * sizeof(backup->manifest.id.bytes) + 1];
     json_t *files = json_array();
-    add_id(&backup->manifest.id, id);
+    hex_write(backup->manifest.id.bytes, sizeof(backup->manifest.id.bytes), id);
     for (size_t i = 0; i < backup->count; i++)
         json_array_append_new(files, json_pack("{ss sI}", "name", backup->files[i].name, "bytes",
                                                (json_int_t)backup->files[i].size_bytes));
@@ -222,6 +243,8 @@ static int make(struct backing_up *all, struct disk *disk, int from_fd)
         if (err)
             code = refuse_capture(all, err, &error);
     }
+    if (code == EXIT_DONE)
+        code = check_id(all);
     if (code == EXIT_DONE)
         code = take_files(all, disk, from_fd);
     return code;
@@ -324,7 +347,7 @@ static int run(struct cli *cli, int argc, char **argv)
     if (all.keep == 0)
         cli_bad_value(cli, "--keep is at least 1: the backup that is being made");
     all.to = argv[optind];
-    int code = all.from ? EXIT_DONE : ask_directory(cli, &asked);
+    int code = all.from ? EXIT_DONE : ask_store(cli, &asked, &all.id);
     if (asked)
         all.from = asked;
     if (code == EXIT_DONE)
@@ -334,6 +357,7 @@ static int run(struct cli *cli, int argc, char **argv)
     if (code == EXIT_DONE)
         code = back_up(&all);
     mem_free(asked);
+    mem_free(all.id);
     return code;
 }
 

@@ -259,7 +259,8 @@ static int run_release(struct cli *cli, int argc, char **argv)
                                             OPTIONS_WHY,
                                             CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
-    call.hint = "only a job that `later pop` gave can be released";
+    call.hint =
+        "only a job that is reserved can be released: after its ttr it is the next consumer's";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }
@@ -280,7 +281,8 @@ static int run_touch(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {
         OPTION_LEASE, {"ttr", required_argument, NULL, 'T'}, CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/touch", .done = "touched"};
-    call.hint = "only a job that `later pop` gave can be touched";
+    call.hint =
+        "only a job that is reserved can be touched: after its ttr it is the next consumer's";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }
@@ -300,7 +302,8 @@ static int run_bury(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {
         OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, OPTIONS_WHY, CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
-    call.hint = "only a job that `later pop` gave can be buried";
+    call.hint =
+        "only a job that is reserved can be buried: after its ttr it is the next consumer's";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }

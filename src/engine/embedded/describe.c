@@ -1,5 +1,7 @@
 #include "engine/embedded/describe.h"
+#include "base/hex.h"
 #include "store/far.h"
+#include "store/format.h"
 #include "store/stats.h"
 
 #include <string.h>
@@ -91,7 +93,10 @@ static void describe_facts(const struct store *store, const struct store_stats *
                            struct metric_sink *sink)
 {
     uint64_t sync_us_avg = stats->syncs ? stats->sync_us_sum / stats->syncs : 0;
+    char id[2 * sizeof(struct store_id) + 1];
+    hex_write(store_identity(store), sizeof(struct store_id), id);
     const struct fact facts[] = {
+        {.name = "id", .type = FACT_TEXT, .text = id}, /* by which `later backup` knows it */
         {.name = "failed", .type = FACT_FLAG, .value = store_failed(store)},
         {.name = "full", .type = FACT_FLAG, .value = store_full(store)},
         {.name = "disk_bytes", .type = FACT_COUNT, .value = stats->disk_bytes},

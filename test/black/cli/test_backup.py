@@ -251,6 +251,24 @@ def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
         assert text_of(listing(client)) == before
 
 
+def test_another_store_under_the_servers_path_is_not_backed_up_for_it(laterd, tmp_path):
+    """As in another folder, if the path is relative, in a container, or on another machine."""
+    other, server = laterd(), laterd()
+    other.stop()
+    away = f"{server.data}.away"
+    os.rename(server.data, away)
+    try:
+        shutil.copytree(other.data, server.data)
+        refused = later("backup", tmp_path / "place", server=server)
+    finally:
+        shutil.rmtree(server.data)
+        os.rename(away, server.data)
+    assert refused.returncode == CONFLICT
+    assert refused.stderr.startswith(f"later backup: the store in {server.data} is not the server's: run this on ")
+    assert not glob.glob(f"{tmp_path}/place/2*")
+    assert later("backup", tmp_path / "place", server=server).returncode == DONE
+
+
 def test_a_backup_that_is_killed_leaves_none_that_looks_whole(laterd, tmp_path):
     server = laterd(SMALL)
     place = tmp_path / "place"

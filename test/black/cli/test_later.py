@@ -500,14 +500,14 @@ def test_a_listing_of_nothing_says_which_state_has_jobs(later, topic):
 def test_a_job_in_the_wrong_state_is_explained_in_words_of_the_command_line(later, topic):
     for number in "12":
         assert later("push", topic, "x", "--delay", "1h", "--id", f"{topic}-{number}").returncode == DONE
-    said = ("the job is delayed: only a job that `later pop` gave can be finished; `later rm` deletes it in "
-            "whatever state (wrong_state)\n")
+    said = ("the job is delayed: only a job that is reserved can be finished: after its ttr it is the next "
+            "consumer's; `later rm` deletes it in whatever state (wrong_state)\n")
     one, both = later("finish", f"{topic}-1"), later("finish", f"{topic}-1", f"{topic}-2")
     assert one.returncode == both.returncode == CONFLICT
     assert one.stderr == f"later finish: {topic}-1: {said}"
     assert both.stderr == "".join(f"later finish: {topic}-{number}: {said}" for number in "12")
     for command, done in (("release", "released"), ("touch", "touched"), ("bury", "buried")):
-        assert f"only a job that `later pop` gave can be {done} (wrong_state)" in later(command, f"{topic}-1").stderr
+        assert f"only a job that is reserved can be {done}: after its ttr" in later(command, f"{topic}-1").stderr
     assert later("run", f"{topic}-1").returncode == DONE
     assert "the job is ready: only a delayed job can be rescheduled" in \
         later("reschedule", f"{topic}-1", "--delay", "1h").stderr
