@@ -6,6 +6,7 @@
 enum {
     SPARE_BYTES = 4 * 1024,  /* of `buffered`, kept for the next */
     SWAP_BYTES = 4 * 1024,   /* a longer answer is not copied, if its memory can be passed on */
+    HELD_BYTES = 64 * 1024,  /* a longer answer waits until the client has taken all before it */
     COPIED_BYTES_PER_NS = 3, /* from one buffer to the other */
 };
 
@@ -146,6 +147,12 @@ static void deliver(struct pending *pending)
     remove_pending(pending);
 }
 
+/* Copying a long answer behind others would take milliseconds, so it waits for them to be sent. */
+static bool must_wait(const struct pipeline *pipeline, size_t len)
+{
+    return len > HELD_BYTES && pipeline_unsent(pipeline) > 0;
+}
+
 /* Appends the text to session::out, which takes over its memory if it is empty. */
 static void send_long(struct session *session, struct buf *text)
 {
@@ -174,16 +181,29 @@ static void send_buffered(struct pending *pending)
                  (int64_t)pending->part.len / COPIED_BYTES_PER_NS);
 }
 
-/* The answer to the oldest request is in `out`: moves the buffered answers behind it there, too. */
-static void oldest_answered(struct pending *pending)
+static bool may_send_oldest(const struct pipeline *pipeline)
 {
-    struct pipeline *pipeline = pending->pipeline;
-    deliver(pending);
-    while (!list_empty(&pipeline->pending) && oldest(pipeline)->state == PENDING_BUFFERED) {
+    if (list_empty(&pipeline->pending) || oldest(pipeline)->state != PENDING_BUFFERED)
+        return false;
+    return !oldest(pipeline)->is_long || !must_wait(pipeline, oldest(pipeline)->text.len);
+}
+
+/* Moves to `out` what is answered, up to the first request that is not. */
+static void send_answered(struct pipeline *pipeline)
+{
+    while (may_send_oldest(pipeline)) {
         send_buffered(oldest(pipeline));
         deliver(oldest(pipeline));
     }
     answers_left(pipeline);
+}
+
+/* The answer to the oldest request is in `out`. */
+static void oldest_answered(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    deliver(pending);
+    send_answered(pipeline);
 }
 
 struct pipeline_text pipeline_begin(struct pending *pending)
@@ -215,7 +235,7 @@ void pipeline_end(struct pending *pending, struct pipeline_text text)
 void pipeline_end_long(struct pending *pending, struct buf *text)
 {
     struct pipeline *pipeline = pending->pipeline;
-    if (is_oldest(pending)) {
+    if (is_oldest(pending) && !must_wait(pipeline, text->len)) {
         send_long(&pipeline->session, text);
         oldest_answered(pending);
         return;
@@ -298,7 +318,11 @@ void pipeline_ended(struct session *session)
 
 void pipeline_drained(struct session *session)
 {
-    pipeline_read_on(of(session));
+    struct pipeline *pipeline = of(session);
+    if (may_send_oldest(pipeline))
+        send_answered(pipeline);
+    else
+        pipeline_read_on(pipeline);
 }
 
 size_t pipeline_unsent(const struct pipeline *pipeline)
@@ -319,7 +343,7 @@ void pipeline_valid(const struct pipeline *pipeline)
         const struct pending *pending = LIST_ENTRY(node, struct pending, place);
         bool alone = pending->state == PENDING_EXCLUSIVE || pending->state == PENDING_PARKED;
         CHECK(pending->pipeline == pipeline);
-        CHECK(count > 0 || pending->state != PENDING_BUFFERED);
+        CHECK(count > 0 || !may_send_oldest(pipeline));
         CHECK(!alone || node->next == &pipeline->pending);
         count++;
         buffered += pending->state == PENDING_BUFFERED && !pending->is_long;

@@ -5,12 +5,14 @@
  *
  * Each request that is not answered yet, or whose answer cannot be sent yet, is a `struct pending`.
  * The answer to the oldest one is written directly to session::out; a later one waits in `buffered`
- * until all before it have been sent. A pipeline reads on only while few requests are pending, few
- * bytes wait for the client, and no pending request has to be executed alone.
+ * until all before it have been sent. A long one keeps its own memory, and waits until the client
+ * has taken what was sent before it: so it is never copied. A pipeline reads on only while few
+ * requests are pending, few bytes wait for the client, and no pending request has to be executed
+ * alone.
  *
  * Invariants: `pending` has every request without a delivered answer, oldest first, and `count` is
- * their number; the oldest is never BUFFERED; only the newest is EXCLUSIVE or PARKED.
- * pipeline_valid() checks them.
+ * their number; the oldest is BUFFERED only if it is long and waits for the client; only the newest
+ * is EXCLUSIVE or PARKED. pipeline_valid() checks them.
  */
 #ifndef LATERD_SERVER_PIPELINE_H
 #define LATERD_SERVER_PIPELINE_H

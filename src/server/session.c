@@ -320,7 +320,7 @@ bool session_flush(struct session *session)
     list_remove(&session->dirty);
     if (session->out.len)
         send_out(session);
-    if (is_closing(session) && unsent(session) == 0) {
+    if (is_closing(session) && session->out.len == 0 && unsent(session) == 0) {
         session_free(session, SESSION_ORDERLY);
         return true;
     }

@@ -182,6 +182,13 @@ static void read_out(struct bed *bed, unsigned *read)
     out->len = 0;
 }
 
+static unsigned read_out_count(struct bed *bed, unsigned *read)
+{
+    unsigned before = *read;
+    read_out(bed, read);
+    return *read - before;
+}
+
 static void answers_leave_in_the_order_of_requests(void **state)
 {
     struct bed bed;
@@ -320,6 +327,40 @@ static void p8_all_memory_of_answers_that_wait_is_counted(void **state)
     close_bed(&bed);
 }
 
+/* Copied behind others, an answer of many megabytes would make the turn long. */
+static void a_long_answer_waits_until_all_before_it_was_taken(void **state)
+{
+    enum { MANY_BYTES = 1024 * 1024 };
+    struct bed bed;
+    struct buf texts[2] = {0};
+    unsigned read = 0;
+    (void)state;
+    open_bed(&bed);
+    struct buf *out = &bed.pipeline.session.out;
+    assert_int_equal(send_in(&bed, "rrrr"), 4);
+    answer(bed.requests[0], 1);
+    for (unsigned i = 0; i < 2; i++) {
+        write_answer(&texts[i], i + 1, MANY_BYTES);
+        const char *memory = texts[i].at;
+        bed.unsent = i; /* the one before it is in `out`, or in the stream */
+        if (bed.unsent)
+            assert_int_equal(read_out_count(&bed, &read), 1);
+        pipeline_end_long(&bed.requests[i + 1]->pending, &texts[i]);
+        pipeline_valid(&bed.pipeline);
+        assert_int_equal(read_out_count(&bed, &read), !i); /* not the long one */
+        bed.unsent = 0;
+        pipeline_drained(&bed.pipeline.session);
+        assert_ptr_equal(out->at, memory);
+        pipeline_valid(&bed.pipeline);
+    }
+    pipeline_stop(&bed.pipeline);
+    answer(bed.requests[3], 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_CLOSING);
+    assert_int_equal(read_out_count(&bed, &read), 2);
+    assert_int_equal(bed.pipeline.working_bytes, 0);
+    close_bed(&bed);
+}
+
 static void nothing_is_read_after_the_last_request(void **state)
 {
     struct bed bed;
@@ -355,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_client_that_has_left_waits_for_nothing),
         cmocka_unit_test(what_was_sent_before_the_end_is_done),
         cmocka_unit_test(p8_all_memory_of_answers_that_wait_is_counted),
+        cmocka_unit_test(a_long_answer_waits_until_all_before_it_was_taken),
         cmocka_unit_test(nothing_is_read_after_the_last_request),
         cmocka_unit_test(an_answer_is_written_into_the_memory_of_one_that_was_sent),
     };
