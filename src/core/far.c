@@ -416,6 +416,18 @@ void core_fetch_far(const struct core *core, const struct job_ref *ref)
         index_prefetch_id(&core->index, ref->id);
 }
 
+void core_fetch_new(const struct core *core, const struct bytes *ids, uint32_t count)
+{
+    uint64_t hashes[CORE_SOON_MAX];
+    CHECK(count <= CORE_SOON_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        hashes[i] = far_hash_id(core->far.key, ids[i]);
+    for (uint32_t i = 0; i < count; i++)
+        far_index_prefetch(&core->far.places, hashes[i]);
+    for (uint32_t i = 0; i < count; i++)
+        index_prefetch_id(&core->index, ids[i]);
+}
+
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
                        uint64_t out_where[static FAR_CANDIDATES_MAX])
 {

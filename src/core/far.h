@@ -30,6 +30,9 @@ void core_fetch(struct core *core, const uint64_t *seqs, uint32_t count, bool de
 /* Prefetches what is looked up, or changed, for a command on a job of this name, which is most
    likely far. */
 void core_fetch_far(const struct core *core, const struct job_ref *ref);
+/* Prefetches what is looked up for pushes of jobs of these ids, CORE_SOON_MAX at most: one beside
+   the other, so that the processor waits for the addresses of several pages at once. */
+void core_fetch_new(const struct core *core, const struct bytes *ids, uint32_t count);
 /*
  * The job leaves memory: from now on it is far, with its record at this place. False, and nothing
  * has changed: the job has changed since core_spill() or core_arrive(), or the index cannot hold

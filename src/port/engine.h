@@ -90,6 +90,11 @@ struct engine_verbs {
     /* Prefetch hint: a command on the job of this client's id is likely to come next. NULL: none is
        needed. */
     void (*soon)(struct engine *engine, struct bytes id);
+    /* The same for several: jobs of these ids are likely to be pushed next. NULL: none is needed.
+     */
+    void (*soon_new)(struct engine *engine, const struct bytes *ids, uint32_t count);
+    /* Does soon_new() do anything now? If not, the ids need not be looked for. */
+    bool (*wants_new)(const struct engine *engine);
     /* Forgets the ticket: `answered` will not be called, and a parked reserve takes no job (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
     /* Gives ready jobs to waiting consumers. */

@@ -369,6 +369,17 @@ static void engine_soon(struct engine *engine, struct bytes id)
         core_fetch_far(embedded->core, &(struct job_ref){.id = id});
 }
 
+static bool engine_wants_new(const struct engine *engine)
+{
+    const struct embedded *embedded = (const struct embedded *)engine; /* its first member */
+    return embedded->has_far && core_any_far(embedded->core);
+}
+
+static void engine_soon_new(struct engine *engine, const struct bytes *ids, uint32_t count)
+{
+    core_fetch_new(of_engine(engine)->core, ids, count);
+}
+
 static void engine_cancel(struct engine *engine, struct ticket *ticket)
 {
     if (ticket->parked)
@@ -499,6 +510,8 @@ static const struct engine_verbs verbs = {
     .begin = engine_begin,
     .submit = engine_submit,
     .soon = engine_soon,
+    .soon_new = engine_soon_new,
+    .wants_new = engine_wants_new,
     .cancel = engine_cancel,
     .match = engine_match,
     .end = engine_end,

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/block16.h"
 #include "base/rfc3339.h"
 #include "proto/api/api_parts.h"
 #include "proto/http/host.h"
@@ -39,6 +40,46 @@ struct bytes api_guess_id(struct bytes request)
         return plain ? bytes_of(id, (size_t)(end - id)) : (struct bytes){0};
     }
     return (struct bytes){0};
+}
+
+/* Where a member "id" may begin in the block at `at`, a bit for each byte. */
+static unsigned id_marks(const char *at)
+{
+    block16 quotes = (block16)(block16_at(at) == '"');
+    block16 names = (block16)(block16_at(at + 1) == 'i') & (block16)(block16_at(at + 2) == 'd');
+    return block16_top_bits(quotes & names);
+}
+
+/* The text of the string behind the name, if it is one that needs no decoding and has come whole.
+ */
+static struct bytes id_behind(struct bytes text, size_t name)
+{
+    static const char key[] = "\"id\":";
+    size_t at = name + sizeof(key) - 1;
+    if (text.len < at || memcmp(text.at + name, key, sizeof(key) - 1) != 0)
+        return (struct bytes){0};
+    while (at < text.len && text.at[at] == ' ')
+        at++;
+    if (at == text.len || text.at[at] != '"')
+        return (struct bytes){0};
+    const char *id = text.at + ++at;
+    size_t left = text.len - at, max = left < JOB_ID_MAX + 1 ? left : JOB_ID_MAX + 1;
+    const char *end = memchr(id, '"', max);
+    return end ? bytes_of(id, (size_t)(end - id)) : (struct bytes){0};
+}
+
+uint32_t api_guess_ids(struct bytes text, struct bytes *out_ids, uint32_t max)
+{
+    enum { BEYOND = sizeof(block16) + 2 }; /* bytes that id_marks() reads */
+    uint32_t count = 0;
+    for (size_t at = 0; at + BEYOND <= text.len && count < max; at += sizeof(block16)) {
+        unsigned marks = id_marks(text.at + at);
+        for (; marks && count < max; marks &= marks - 1) {
+            out_ids[count] = id_behind(text, at + (unsigned)__builtin_ctz(marks));
+            count += out_ids[count].len > 0;
+        }
+    }
+    return count;
 }
 
 int api_status(enum err err)

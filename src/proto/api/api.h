@@ -164,6 +164,11 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
  * verified. O(JOB_ID_MAX)
  */
 struct bytes api_guess_id(struct bytes request);
+/*
+ * What are most likely clients' ids in the JSON of requests in these bytes, whole or not: strings
+ * that are the value of a member "id". At most `max` of them. A guess, as above. O(length)
+ */
+uint32_t api_guess_ids(struct bytes text, struct bytes *out_ids, uint32_t max);
 
 /* Where a response goes. */
 struct api_output {

@@ -255,6 +255,21 @@ static void announce_next(const struct server *server, struct bytes bytes)
         engine->verbs->soon(engine, id);
 }
 
+/* Bytes with several requests, or with many jobs: what their ids need comes from memory together.
+ */
+static void announce_new(const struct server *server, struct bytes bytes)
+{
+    enum { IDS_MAX = 16, LOOKED_THROUGH = 16 * 1024 };
+    struct engine *engine = server->engine;
+    struct bytes ids[IDS_MAX];
+    if (!engine->verbs->soon_new || !engine->verbs->wants_new(engine))
+        return;
+    size_t len = bytes.len < LOOKED_THROUGH ? bytes.len : LOOKED_THROUGH;
+    uint32_t count = api_guess_ids(bytes_of(bytes.at, len), ids, IDS_MAX);
+    if (count > 0)
+        engine->verbs->soon_new(engine, ids, count);
+}
+
 /* Feeds the parser once; false: no more can be done with these bytes now. */
 static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 {
@@ -312,6 +327,7 @@ static size_t input(struct session *session, struct bytes bytes)
 {
     struct http_session *http = of(session);
     forget_deliveries(http);
+    announce_new(session->server, bytes);
     size_t used = pipeline_input(session, bytes);
     http->active_us = session->server->loop->now_us;
     return used;

@@ -148,9 +148,29 @@ static void p8_memory_of_departed_jobs_is_not_kept_above_the_limit(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A hint changes nothing: whatever the ids are, with far jobs and without. */
+static void ids_that_come_soon_are_only_prefetched(void **state)
+{
+    (void)state;
+    char room[8];
+    struct bytes ids[CORE_SOON_MAX];
+    for (uint32_t i = 0; i < CORE_SOON_MAX; i++)
+        ids[i] = BYTES("nobody");
+    core_fetch_new(bed.core, ids, CORE_SOON_MAX);
+    push_and_offer(1);
+    ids[0] = id_of(1, room);
+    core_fetch_new(bed.core, ids, 0);
+    core_fetch_new(bed.core, ids, CORE_SOON_MAX);
+    assert_true(core_depart(bed.core, 1, place_of(1)));
+    core_fetch_new(bed.core, ids, CORE_SOON_MAX);
+    is_found_at(1, true);
+    core_valid(bed.core);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(ids_that_come_soon_are_only_prefetched),
         TEST(jobs_depart_in_any_order_after_they_were_fetched),
         TEST(hashes_by_an_older_key_are_not_used),
         TEST(memory_of_departed_jobs_is_kept_for_the_next_ones_for_ten_seconds),
