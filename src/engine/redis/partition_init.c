@@ -11,6 +11,7 @@ enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
     LOG_EVERY_US = 10 * 1000 * 1000, /* one line for the loss of all partitions */
     NEW_US = 5 * 1000 * 1000,        /* by then the notices about a new queue have come */
+    REBUILD_AGAIN_US = 500 * 1000,   /* far below the lease of who rebuilds: see rebuild.lua */
     OLDER_US = 5 * 1000 * 1000,      /* by then the leader may have converted it */
 };
 
@@ -60,12 +61,12 @@ static void rebuild_from_start(struct opening *opening)
     rebuild_step(opening);
 }
 
-static void begin_rebuilding(struct opening *opening, bool all)
+static void begin_rebuilding(struct opening *opening, enum script_rebuild what)
 {
     opening->rebuilding = true;
-    opening->all = all;
-    opening->then_all = false;
-    opening->partition_init->rebuilding += all;
+    opening->what = what;
+    opening->then_what = REBUILD_CONVERT;
+    opening->partition_init->rebuilding += what != REBUILD_CONVERT;
     rebuild_from_start(opening);
 }
 
@@ -73,16 +74,16 @@ static void end_rebuilding(struct opening *opening, bool done)
 {
     struct partition_init *partition_init = opening->partition_init;
     opening->rebuilding = false;
-    partition_init->rebuilding -= opening->all;
-    if (!opening->all && opening->then_all) {
-        begin_rebuilding(opening, true);
+    partition_init->rebuilding -= opening->what != REBUILD_CONVERT;
+    if (opening->what == REBUILD_CONVERT && opening->then_what != REBUILD_CONVERT) {
+        begin_rebuilding(opening, opening->then_what);
         return;
     }
-    if (!done && opening->all)
+    if (!done && opening->what == REBUILD_ALL)
         script_requests_halfway(partition_init->options.calls, opening->partition);
     if (!done)
         return; /* of layout 2: the next open finds the loss again */
-    if (!opening->all) {
+    if (opening->what == REBUILD_CONVERT) {
         log_event(LOG_INFO, "redis_converted", "partition=%u layout=%u", opening->partition,
                   SCRIPT_LAYOUT);
         return;
@@ -90,6 +91,20 @@ static void end_rebuilding(struct opening *opening, bool done)
     log_event(LOG_INFO, "redis_rebuilt", "partition=%u", opening->partition);
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     partition_init->options.forgotten(partition_init->options.owner);
+}
+
+/* Looks again whether what was lost is restored: another daemon does that, or Redis was away. */
+static void rebuild_later(struct opening *opening)
+{
+    loop_arm(opening->partition_init->options.loop, &opening->rebuild_again,
+             now_of(opening->partition_init) + REBUILD_AGAIN_US);
+}
+
+static void time_to_rebuild(struct timer *timer)
+{
+    struct opening *opening = LIST_ENTRY(timer, struct opening, rebuild_again);
+    if (opening->partition_init->started)
+        rebuild_from_start(opening);
 }
 
 static void rebuilt(void *owner, struct script_request *call, enum err err,
@@ -109,6 +124,11 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
     }
     if (!err && (count != 2 || parts[1].len >= sizeof(opening->from)))
         err = ERR_CORRUPT;
+    bool is_anothers = !err && answer.more && bytes_eq(parts[1], BYTES("0"));
+    if (opening->what == REBUILD_LOST && (err || is_anothers)) {
+        rebuild_later(opening);
+        return;
+    }
     if (err || !answer.more) {
         end_rebuilding(opening, !err);
         return;
@@ -124,19 +144,21 @@ static void rebuild_step(struct opening *opening)
     struct script_request *call =
         script_requests_new_unkept(partition_init->options.calls, opening->partition);
     script_encode_rebuild(&call->request, partition_init->options.space, &call->id,
-                          bytes_str(opening->from), opening->all);
+                          bytes_str(opening->from), opening->what);
     script_requests_send(call, opening, rebuilt);
 }
 
-static void rebuild(struct opening *opening, const char *reason, const char *hint)
+static void rebuild(struct opening *opening, enum script_rebuild what, const char *reason,
+                    const char *hint)
 {
-    if (opening->rebuilding && (opening->all || opening->then_all))
+    if (opening->rebuilding &&
+        (opening->what != REBUILD_CONVERT || opening->then_what != REBUILD_CONVERT))
         return;
     log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"",
               opening->partition, reason, hint);
-    opening->then_all = true;
+    opening->then_what = what;
     if (!opening->rebuilding)
-        begin_rebuilding(opening, true);
+        begin_rebuilding(opening, what);
 }
 
 /* Moves jobs of an older layout to their buckets. They can be used meanwhile. */
@@ -144,7 +166,7 @@ static void convert(struct opening *opening)
 {
     opening->older = opening->partition_init->options.space->leaves_older;
     if (!opening->rebuilding && !opening->older)
-        begin_rebuilding(opening, false);
+        begin_rebuilding(opening, REBUILD_CONVERT);
 }
 
 void partition_init_missing(uint32_t partition)
@@ -156,7 +178,7 @@ void partition_init_missing(uint32_t partition)
 
 void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition)
 {
-    rebuild(&partition_init->openings[partition],
+    rebuild(&partition_init->openings[partition], REBUILD_LOST,
             "a sorted set of the queue was lost, and is made again from the jobs' heads",
             "set maxmemory-policy to noeviction, and let nobody else write to these keys");
 }
@@ -170,10 +192,11 @@ static void look_after_error(struct opening *opening)
     if (!partition->halfway)
         return;
     partition->halfway = false;
-    if (opening->rebuilding && opening->all) /* the rebuild under way may have passed that job */
+    if (opening->rebuilding &&
+        opening->what != REBUILD_CONVERT) /* the rebuild under way may have passed that job */
         script_requests_halfway(opening->partition_init->options.calls, opening->partition);
     else
-        rebuild(opening,
+        rebuild(opening, REBUILD_ALL,
                 "a script was stopped halfway, or a repair could not end: all jobs are looked at",
                 "let nobody else write to these keys, nor take rights from laterd's user");
 }
@@ -319,15 +342,19 @@ void partition_init_init(struct partition_init *partition_init,
     *partition_init = (struct partition_init){.options = *options};
     partition_init->openings = mem_zalloc(options->space->partitions * sizeof(struct opening));
     for (uint32_t i = 0; i < options->space->partitions; i++)
-        partition_init->openings[i] = (struct opening){
-            .partition_init = partition_init, .partition = i, .timer.expired = time_to_open};
+        partition_init->openings[i] = (struct opening){.partition_init = partition_init,
+                                                       .partition = i,
+                                                       .timer.expired = time_to_open,
+                                                       .rebuild_again.expired = time_to_rebuild};
 }
 
 void partition_init_fini(struct partition_init *partition_init)
 {
     for (uint32_t i = 0; partition_init->openings && i < partition_init->options.space->partitions;
-         i++)
+         i++) {
         loop_cancel(partition_init->options.loop, &partition_init->openings[i].timer);
+        loop_cancel(partition_init->options.loop, &partition_init->openings[i].rebuild_again);
+    }
     mem_free(partition_init->openings);
     partition_init->openings = NULL;
 }

@@ -21,10 +21,11 @@ struct opening {
     int64_t since_us; /* … for the first time then */
     int64_t at_us;    /* do not open it before */
     struct timer timer;
-    bool rebuilding; /* script_encode_rebuild() calls are under way */
-    bool all;        /* … for a lost sorted set, and not only for an older layout */
-    bool then_all;   /* a sorted set was found to be lost meanwhile: once more, with `all` */
-    char from[26];   /* the cursor of the next call, valid only at the server that gave it: … */
+    bool rebuilding;               /* script_encode_rebuild() calls are under way … */
+    enum script_rebuild what;      /* … for this, … */
+    enum script_rebuild then_what; /* … and then, if that was found meanwhile, for this */
+    struct timer rebuild_again;    /* another daemon does it, or the call has failed */
+    char from[26]; /* the cursor of the next call, valid only at the server that gave it: … */
     const struct node *scanned_at; /* … this node; NULL: that may be another server now */
 };
 

@@ -118,6 +118,8 @@ static bool is_overruled(const struct queue_clock *clock, const struct queue_clo
 {
     int64_t ahead_us = reading->clock.queue_us - reading->read_us - clock->most_us;
     int64_t own_us = reading->clock.queue_us - reading->clock.shift_us;
+    if (reading->clock.set_count <= clock->put_back.set_count)
+        return false; /* it is from before ours, of which there is no answer yet */
     return reading->clock.set_count > clock->set_count && clock->put_back.by_us < HOLD_US &&
            reading->read_us - clock->put_back.at_us < HOLD_US && ahead_us > 0 &&
            ahead_us <= clock->put_back.by_us + 2 * tolerated_us &&
@@ -188,6 +190,7 @@ static enum queue_clock_verdict set(struct queue_clock *clock,
     clock->put_back.at_us = reading->read_us;
     clock->put_back.own_least_us = clock->slow.least_us;
     clock->put_back.own_most_us = clock->slow.most_us;
+    clock->put_back.set_count = reading->clock.set_count;
     clock->others_may_set_until_us = 0;
     clock->to_set = true;
     clock->to_set_count = reading->clock.set_count;

@@ -48,9 +48,11 @@ struct queue_clock {
     bool to_set;
     uint64_t to_set_count;
     int64_t unset_least_us, unset_most_us;
-    /* How far we have set it back last, when (ours), and how far Redis' own clock was ahead. */
+    /* How far we have set it back last, when (ours), how far Redis' own clock was ahead, and the
+       count before. */
     struct {
         int64_t by_us, at_us, own_least_us, own_most_us;
+        uint64_t set_count;
     } put_back;
 };
 

@@ -242,12 +242,19 @@ void script_encode_unconfigure(struct buf *out, const struct script_space *space
                                const struct script_call *call, struct bytes topic);
 
 /*
- * Moves jobs of an older layout to their buckets and, if `all`, rebuilds lost sorted sets from the
- * jobs. A bounded part per call: `from` is "0" at first and then the answer's second part, while
- * the answer's `more` is set.
+ * Moves jobs of an older layout to their buckets and, but for REBUILD_CONVERT, rebuilds lost sorted
+ * sets from the jobs. A bounded part per call: `from` is "0" at first and then the answer's second
+ * part, while the answer's `more` is set.
  */
+enum script_rebuild {
+    REBUILD_CONVERT = 'c',
+    REBUILD_ALL = 'r',
+    REBUILD_LOST = 'l', /* one daemon does it, if a set is lost. Second part "0": another one is */
+};
+
 void script_encode_rebuild(struct buf *out, const struct script_space *space,
-                           const struct script_call *call, struct bytes from, bool all);
+                           const struct script_call *call, struct bytes from,
+                           enum script_rebuild what);
 
 /* The state of a daemon. */
 enum script_how {

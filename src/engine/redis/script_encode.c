@@ -157,12 +157,14 @@ void script_encode_set_clock(struct buf *out, const struct script_space *space,
 }
 
 void script_encode_rebuild(struct buf *out, const struct script_space *space,
-                           const struct script_call *call, struct bytes from, bool all)
+                           const struct script_call *call, struct bytes from,
+                           enum script_rebuild what)
 {
+    char letter = (char)what;
     script_begin(out, space, call, SCRIPT_REBUILD, 3);
     script_add(out, from);
     script_add_i64(out, REBUILD_FIELDS);
-    script_add(out, all ? BYTES("r") : BYTES("c"));
+    script_add(out, bytes_of(&letter, 1));
 }
 
 void script_encode_heartbeat(struct buf *out, const struct script_space *space,

@@ -284,6 +284,20 @@ static void a_clock_that_was_set_back_and_ahead_again_is_believed(void **state)
     assert_int_equal(look_at_undone(0, 4 * SECOND_US), CLOCK_TO_READ);
 }
 
+/* We have missed that another daemon has set it, and set it back when it leaps. An answer from
+ * before that has a higher count than we knew, but nobody has undone what we set. Whoever believed
+ * it would end leases early. */
+static void p4_an_answer_from_before_it_was_set_back_does_not_overrule_that(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US + 300 * MS;
+    (void)state;
+    set_us = NOW_US - 100 * MS;
+    assert_int_equal(look(&clock, now_us, 1230 * MS, 4, &by_us), CLOCK_TO_SET);
+    assert_int_equal(look(&clock, now_us + MS, 1230 * MS, 4, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, 1228 * MS, 1233 * MS);
+}
+
 /* We were 296 ms behind, another daemon has corrected that, and then the clock has leapt: what it
    shows is more than the other can have set it to. Whoever believed it would end leases early. */
 static void p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again(void **state)
@@ -439,6 +453,7 @@ int main(void)
         cmocka_unit_test(p4_a_clock_is_set_by_the_fastest_of_slow_answers),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
         cmocka_unit_test(a_clock_that_was_set_back_and_ahead_again_is_believed),
+        cmocka_unit_test(p4_an_answer_from_before_it_was_set_back_does_not_overrule_that),
         cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),
         cmocka_unit_test(
             p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set),

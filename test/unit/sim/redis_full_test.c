@@ -305,6 +305,89 @@ static void p5_ids_are_put_back_though_the_daemon_that_began_is_killed(void **st
     assert_int_equal(ask(0).err, ERR_EXISTS);
 }
 
+static void from_the_start(struct buf *from)
+{
+    from->len = 0;
+    buf_add_str(from, "0");
+}
+
+static bool waits_for_another(struct buf *from)
+{
+    return rebuild_as(1, REBUILD_LOST, from) && bytes_eq(buf_bytes(from), BYTES("0"));
+}
+
+static void lose_order(void)
+{
+    assert_int_equal(push("t", now_us).err, OK);
+    (void)REDIS("DEL", "{laterd:0}:o");
+}
+
+/* Each call may take Redis 2 ms. */
+static void what_was_lost_is_put_back_by_one_daemon(void **state)
+{
+    struct buf from = {0}, others = {0};
+    (void)state;
+    assert_int_equal(open_as(1, 256).err, OK);
+    lose_order();
+    from_the_start(&from);
+    from_the_start(&others);
+    while (rebuild_as(0, REBUILD_LOST, &from)) {
+        now_us += SECOND_US; /* it is slow, but lives */
+        assert_true(waits_for_another(&others));
+    }
+    assert_false(rebuild_as(1, REBUILD_LOST, &others)); /* nothing is lost */
+    assert_false(promote_says_lost());
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "f"), 0);
+    assert_int_equal(reserve_as(1, "t", 1, false, false).count, 1);
+    buf_fini(&from);
+    buf_fini(&others);
+}
+
+/* The other one begins again, and the first one, if it has only stood still, leaves it to that. */
+static void another_takes_over_from_a_daemon_that_puts_back_nothing_more(void **state)
+{
+    struct buf from = {0}, others = {0};
+    (void)state;
+    assert_int_equal(open_as(1, 256).err, OK);
+    lose_order();
+    from_the_start(&from);
+    from_the_start(&others);
+    assert_true(rebuild_as(0, REBUILD_LOST, &from));
+    assert_true(waits_for_another(&others));
+    now_us += 2 * SECOND_US + 1;
+    assert_false(waits_for_another(&others));
+    assert_true(rebuild_as(0, REBUILD_LOST, &from));
+    assert_true(bytes_eq(buf_bytes(&from), BYTES("0")));
+    while (rebuild_as(1, REBUILD_LOST, &others)) {
+    }
+    assert_false(promote_says_lost());
+    assert_int_equal(reserve_as(1, "t", 1, false, false).count, 1);
+    assert_false(rebuild_as(0, REBUILD_LOST, &from));
+    buf_fini(&from);
+    buf_fini(&others);
+}
+
+/* What was put back before is lost, too: it does not go on behind that. */
+static void a_hash_that_is_lost_once_more_is_put_back_from_the_start(void **state)
+{
+    struct buf from = {0};
+    (void)state;
+    encode_push("t", "x", IF_EXISTS_REJECT);
+    assert_int_equal(ask(0).err, OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    from_the_start(&from);
+    while (rebuild_as(0, REBUILD_LOST, &from) && REDIS("HEXISTS", "{laterd:0}:h", "ix") == 0) {
+    }
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "ix"), 1);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    while (rebuild_as(0, REBUILD_LOST, &from)) {
+    }
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "ix"), 1);
+    buf_fini(&from);
+}
+
 /* No count says that it has a job. */
 static void p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another(void **state)
 {
@@ -331,6 +414,9 @@ int main(void)
         STARTED(p2_a_topic_with_a_reserved_job_does_not_make_room_for_another),
         STARTED(p2_all_reserved_jobs_of_a_topic_whose_counts_were_lost_are_counted),
         STARTED(p5_ids_are_put_back_though_the_daemon_that_began_is_killed),
+        STARTED(what_was_lost_is_put_back_by_one_daemon),
+        STARTED(another_takes_over_from_a_daemon_that_puts_back_nothing_more),
+        STARTED(a_hash_that_is_lost_once_more_is_put_back_from_the_start),
         STARTED(p2_a_topic_whose_counts_were_lost_does_not_make_room_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -310,7 +310,7 @@ static void nothing_is_rebuilt_at_the_node_that_a_slot_comes_to(void **state)
 {
     (void)state;
     struct script_call call = next_call();
-    script_encode_rebuild(&request, &spaces[0], &call, BYTES("0"), true);
+    script_encode_rebuild(&request, &spaces[0], &call, BYTES("0"), REBUILD_ALL);
     assert_true(is_missing_while_importing());
     rebuild_all();
 }

@@ -87,14 +87,19 @@ static inline struct script_call next_call(void)
 
 /* Puts back some of what can be made again of partition 0 from its jobs and settings; `from`: where
  * to go on, "0" at first. False: that was all. */
-static inline bool rebuild_some(struct buf *from)
+static inline bool rebuild_as(unsigned daemon, enum script_rebuild what, struct buf *from)
 {
     struct script_call call = next_call();
-    script_encode_rebuild(&request, &spaces[0], &call, buf_bytes(from), true);
+    script_encode_rebuild(&request, &spaces[daemon], &call, buf_bytes(from), what);
     bool more = ask(0).more;
     from->len = 0;
     buf_add_bytes(from, parts[1]);
     return more;
+}
+
+static inline bool rebuild_some(struct buf *from)
+{
+    return rebuild_as(0, REBUILD_ALL, from);
 }
 
 static inline void rebuild_all(void)

@@ -6,8 +6,10 @@
 -- ARGV:
 --   2  where to continue, '0' at the start
 --   3  about how many fields to read
---   4  'r' all of this; 'c' only jobs of layout 2 (the hash)
--- Returns {header, where to continue}. MORE: call again.
+--   4  'r' all of this; 'l' the same, by one daemon at a time and only while a set is lost; 'c' only
+--      jobs of layout 2 (the hash)
+-- Returns {header, where to continue}. MORE: call again; with '0': another daemon is at it, call again
+-- later.
 -- A ready job whose member was lost is added as a delayed one that is due: promote.lua makes it
 -- ready.
 -- Error MISSING: while the slot is being moved to this node buckets may be missing, of which HSCAN
@@ -76,6 +78,28 @@ local function restore_members(job)
     end
 end
 
+-- All sets are there: nobody needs to restore members.
+local function is_whole()
+    return call('ZSCORE', delayed, filler) and call('ZSCORE', reserved, filler) and call('ZSCORE', order, filler)
+end
+
+-- Which daemon restores what was lost: the field 'f' names it, and until when if it does not renew
+-- that. Whoever takes over starts from the beginning; so does the same daemon if the field was lost, since
+-- the hash was lost again. Returns who does it now: this daemon, 'another', or nil: all is restored.
+local LEASE = 2000000
+local function take_turn()
+    local daemon, lease = sub(slot, 2, 9), call('HGET', hash, 'f') or ''
+    local holder, till = sub(lease, 1, 8), #lease == 16 and unpack_bytes('<I8', lease, 9) or 0
+    if holder ~= daemon and till > now and till <= now + LEASE then return 'another' end
+    if holder ~= daemon then bucket, cursor = -1, '0' end
+    if bucket < 0 and cursor == '0' and is_whole() then
+        call('HDEL', hash, 'f')
+        return nil
+    end
+    call('HSET', hash, 'f', daemon .. pack('<I8', now + LEASE))
+    return daemon
+end
+
 local function handle_field(field)
     local kind = sub(field, 1, 1)
     if bucket == BUCKETS then -- settings
@@ -103,6 +127,11 @@ end
 
 if importing then error(MISSING) end
 even_if_full()
+if ARGV[4] == 'l' then
+    local who = take_turn()
+    if who == 'another' then return { header(OK, 0, MORE, 0, now, 0, 0), '0' } end
+    if not who then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
+end
 local done = false
 while left > 0 and not done do
     local key = bucket < 0 and hash or buckets .. bucket
@@ -113,16 +142,17 @@ while left > 0 and not done do
     if cursor == '0' then
         bucket = bucket + 1
         if bucket == 0 then call('HDEL', hash, 'x') end
-        done = bucket > BUCKETS or ARGV[4] ~= 'r'
+        done = bucket > BUCKETS or ARGV[4] == 'c'
     end
 end
 if not done then
     return { header(OK, 0, MORE, 0, now, 0, 0), bucket + 1 .. ' ' .. cursor }
 end
-if ARGV[4] == 'r' then
+if ARGV[4] ~= 'c' then
     count_reserved()
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
 end
+if ARGV[4] == 'l' then call('HDEL', hash, 'f') end
 return { header(OK, 0, 0, 0, now, 0, 0), '0' }

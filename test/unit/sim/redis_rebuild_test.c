@@ -1,0 +1,90 @@
+/*
+ * What Redis has lost of a partition is put back by one of several daemons. Time is simulated: what
+ * is waited for takes none.
+ */
+#include "redis_bed.h"
+
+enum { LOST_JOBS = 300 };
+
+static struct value *set_of(char which)
+{
+    char name[] = "{q:0}:?";
+    name[sizeof(name) - 2] = which;
+    return keyspace_find(&servers[0]->keys, 0, bytes_str(name));
+}
+
+/* Jobs that wait or are ready, and some more. */
+static size_t members(void)
+{
+    return set_of('o')->count + set_of('d')->count;
+}
+
+/* Two daemons on one server, whose partition 0 has lost what is in order; both are told at once.
+ * Returns how many members it had. */
+static size_t lose_what_is_in_order(void)
+{
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .due_us = 1, .ttr_us = 1}};
+    add_address(7000);
+    options.partitions = 1;
+    start_pair();
+    turns_of_both(6 * SECOND_US);
+    for (int i = 0; i < LOST_JOBS; i++)
+        assert_int_equal(ask_for(&push, MS).err, OK);
+    turns_of_both(SECOND_US);
+    size_t before = members();
+    keyspace_drop(&servers[0]->keys, set_of('o'));
+    partition_init_rebuild(&engine->partition_init, 0);
+    partition_init_rebuild(&other_engine->partition_init, 0);
+    return before;
+}
+
+static bool both_serve(void)
+{
+    return !engine->partition_init.rebuilding && !other_engine->partition_init.rebuilding;
+}
+
+/* Of the calls that it takes one daemon sends all, the other one looks twice a second whether it is
+ * done. */
+static void what_was_lost_is_put_back_by_one_of_two_daemons(void **state)
+{
+    (void)state;
+    size_t before = lose_what_is_in_order();
+    uint64_t own = scripts_sent(), others = other_engine->calls.partitions[0].number;
+    for (int i = 0; i < 100 && !both_serve(); i++)
+        turns_of_both(10 * MS);
+    assert_true(both_serve());
+    assert_int_equal(members(), before);
+    own = scripts_sent() - own;
+    others = other_engine->calls.partitions[0].number - others;
+    assert_in_range(own > others ? own : others, 30, 100);
+    assert_in_range(own > others ? others : own, 1, 10);
+    stop_pair();
+}
+
+/* It does nothing more: as one that was killed. */
+static void the_other_daemon_puts_back_what_the_first_one_began_to(void **state)
+{
+    (void)state;
+    size_t before = lose_what_is_in_order();
+    turns(5 * MS); /* of one alone: it has begun */
+    change_daemon();
+    int64_t since_us = now_us;
+    while (engine->partition_init.rebuilding && now_us - since_us < 10 * SECOND_US)
+        turns(10 * MS);
+    assert_in_range(now_us - since_us, 1500 * MS, 3 * SECOND_US);
+    assert_int_equal(members(), before);
+    change_daemon();
+    turns_of_both(SECOND_US);
+    assert_true(both_serve());
+    stop_pair();
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(what_was_lost_is_put_back_by_one_of_two_daemons),
+        STARTED(the_other_daemon_puts_back_what_the_first_one_began_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
