@@ -85,9 +85,10 @@ static void push_job(struct core *core, const struct cmd_push *push, struct topi
     rate_add(&topic->push_rate, core->now_us);
     core->totals.pushed++;
     core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
-    core_emit_job(core, job,
-                  &(struct job_content){push->content_type, push->body, push->properties},
-                  PROMISED);
+    core_emit_job(
+        core, job,
+        &(struct job_content){push->content_type, push->body, push->properties, push->memory},
+        PROMISED);
     if (exists && core->sink->happened)
         core_emit_replaced(core, old_seq, job);
     core_happened(core, job, HAPPENED_PUSHED, NULL);
@@ -286,7 +287,8 @@ static void rewrite(struct core *core, uint32_t number, const struct cmd_job *cm
     job->body_len = (uint32_t)cmd->body.len;
     CHECK(job->has_properties ==
           (cmd->properties.len > 0)); /* the engine has set cmd->properties to the job's own */
-    core_emit_job(core, job, &(struct job_content){cmd->content_type, cmd->body, cmd->properties},
+    core_emit_job(core, job,
+                  &(struct job_content){cmd->content_type, cmd->body, cmd->properties, NULL},
                   PROMISED);
 }
 

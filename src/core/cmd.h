@@ -3,8 +3,8 @@
  * engines. The protocol has already validated the form of everything (ranges, lengths, UTF-8); the
  * engine checks what depends on the state. Main thread only.
  *
- * Bytes in a command are borrowed until the engine's submit returns. Bytes in a reply are
- * borrowed until the reply callback returns.
+ * Bytes in a command are borrowed until the engine's submit returns, but see cmd_push::memory.
+ * Bytes in a reply are borrowed until the reply callback returns.
  */
 #ifndef LATERD_CORE_CMD_H
 #define LATERD_CORE_CMD_H
@@ -110,6 +110,9 @@ struct cmd_push {
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
     struct bytes body;
+    /* Not NULL: the body is in this buffer, whose memory the engine may take over, so that it need
+       not copy a large body in the turn. The buffer is empty then. */
+    struct buf *memory;
     /* What a delivery needs besides the body: target, key, headers. Opaque to engines, kept as long
      * as the job, and shown with its body. Up to JOB_PROPERTIES_MAX; may be empty. */
     struct bytes properties;

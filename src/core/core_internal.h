@@ -241,6 +241,7 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 /* The parts of a job that only its record has. */
 struct job_content {
     struct bytes content_type, body, properties;
+    struct buf *memory; /* cmd_push::memory, or NULL */
 };
 
 /* event::promised of the events that a function emits: does an answer wait for them? */

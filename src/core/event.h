@@ -70,6 +70,7 @@ struct event {
     enum ready_order order;
     struct bytes content_type;
     struct bytes body;       /* also the bytes of SETTINGS, and a NOTE's text */
+    struct buf *memory;      /* cmd_push::memory, or NULL */
     struct bytes properties; /* up to JOB_PROPERTIES_MAX; mostly empty */
     /* TOPIC only: paused until then; 0 = not paused, INT64_MAX = until resumed. */
     int64_t pause_until_us;

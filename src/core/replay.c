@@ -295,9 +295,10 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number == POOL_NONE || core_job(core, number)->where != where)
         return false;
-    core_emit_job(core, core_job(core, number),
-                  &(struct job_content){event->content_type, event->body, event->properties},
-                  NOT_PROMISED);
+    core_emit_job(
+        core, core_job(core, number),
+        &(struct job_content){event->content_type, event->body, event->properties, event->memory},
+        NOT_PROMISED);
     return true;
 }
 

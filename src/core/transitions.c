@@ -63,6 +63,7 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
     event.order = job->order;
     event.content_type = content->content_type;
     event.body = content->body;
+    event.memory = content->memory;
     event.properties = content->properties;
     event.pause_until_us = 0;
     event.record = record_of(job);

@@ -59,7 +59,8 @@ struct body_read {
 
 struct body_reads {
     struct store *store;
-    struct list queue;               /* body_fetch::link: fetches without a read yet */
+    struct list queue;               /* body_fetch::link: fetches without a read yet, … */
+    struct list unsettled;           /* … and those whose records are not in their files yet */
     struct list waiting;             /* body_read::link: reads of fetches, in their order */
     struct list ahead;               /* body_read::link: waiting, too, without fetches yet */
     struct list under_way;           /* body_read::link */
@@ -358,11 +359,40 @@ static void attach(struct body_reads *reads, struct body_read *read, struct body
     list_add_tail(&read->fetches, &fetch->link);
 }
 
+/* Is the record in a batch that is still to be written? */
+static bool is_unsettled(const struct store *store, const struct body_place *place)
+{
+    const struct log *log = store->log;
+    const struct segment *segment = segments_find(store->segments, where_segment(place->where));
+    return segment && end_of(place) > log_settled_end(log, segment) &&
+           end_of(place) <= segment->end + log_open_bytes(log, segment);
+}
+
+/* After a failure nothing more reaches its file. */
+static void queue_settled(struct body_reads *reads)
+{
+    for (struct list *link = reads->unsettled.next, *next; link != &reads->unsettled; link = next) {
+        struct body_fetch *fetch = fetch_of(link);
+        next = link->next;
+        if (reads->store->failed) {
+            end_fetch(reads, fetch, ERR_IO);
+        } else if (!is_unsettled(reads->store, &fetch->place)) {
+            list_remove(link);
+            list_add_tail(&reads->queue, link);
+        }
+    }
+}
+
 /* Finds or makes the fetch's read. */
 static void plan(struct body_reads *reads, struct body_fetch *fetch)
 {
     const struct body_place *place = &fetch->place;
     const struct segment *segment = segments_find(reads->store->segments, fetch->segment);
+    if (is_unsettled(reads->store, place)) { /* the end of its commit starts a turn */
+        list_remove(&fetch->link);
+        list_add_tail(&reads->unsettled, &fetch->link);
+        return;
+    }
     if (!segment || !segment_readable(segment) || end_of(place) > segment->end) {
         end_fetch(reads, fetch, ERR_DAMAGED);
         return;
@@ -464,6 +494,8 @@ static bool nothing_waits(const struct body_reads *reads)
 
 void body_reads_turn(struct body_reads *reads)
 {
+    if (!list_empty(&reads->unsettled))
+        queue_settled(reads);
     if (nothing_waits(reads) || reads->store->now_us < reads->retry_at_us)
         return;
     while (!list_empty(&reads->queue) && reads->waiting_count + reads->under_way_count < READS_MAX)
@@ -533,7 +565,9 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     const char *memory = log_recent(store->log, place->where, &recent_len);
     if (memory && recent_len < len)
         return ERR_DAMAGED;
-    if (memory && len > IN_TURN_BYTES && is_settled(store, place))
+    /* The body of a record as large as BATCH_FULL may not be in the buffer yet (log.c: it comes
+       late), and copying it would take too long. */
+    if (memory && len > IN_TURN_BYTES && (len > BATCH_FULL || is_settled(store, place)))
         return ERR_AGAIN;
     if (!memory)
         memory = kept_bytes(store->body_reads, place->where, len);
@@ -639,6 +673,7 @@ struct body_reads *body_reads_new(struct store *store)
     reads->store = store;
     reads->retry_at_us = INT64_MIN;
     list_init(&reads->queue);
+    list_init(&reads->unsettled);
     list_init(&reads->waiting);
     list_init(&reads->ahead);
     list_init(&reads->under_way);
@@ -652,7 +687,8 @@ void body_reads_free(struct body_reads *reads)
 {
     if (!reads)
         return;
-    CHECK(list_empty(&reads->queue) && list_empty(&reads->waiting) && reads->fetched_bytes == 0);
+    CHECK(list_empty(&reads->queue) && list_empty(&reads->unsettled));
+    CHECK(list_empty(&reads->waiting) && reads->fetched_bytes == 0);
     struct disk *disk = reads->store->disk;
     while (reads->under_way_count > 0) {
         disk->verbs->wait(disk);
@@ -698,6 +734,9 @@ void body_reads_valid(const struct body_reads *reads)
     CHECK(bytes == reads->under_way_bytes && reads->under_way_count <= BODY_READS_UNDER_WAY_MAX);
     (void)list_valid(reads, &reads->kept, READ_KEPT, false, &bytes);
     CHECK(bytes == reads->kept_bytes && bytes <= KEPT_BYTES);
+    for (const struct list *link = reads->unsettled.next; link != &reads->unsettled;
+         link = link->next)
+        CHECK(LIST_ENTRY(link, const struct body_fetch, link)->state == FETCH_QUEUED);
     for (const struct list *link = reads->queue.next; link != &reads->queue; link = link->next)
         CHECK(LIST_ENTRY(link, const struct body_fetch, link)->state == FETCH_QUEUED);
 }

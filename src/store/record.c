@@ -59,7 +59,15 @@ static inline void put_counts(char *at, const struct job_counts *counts)
     put_u16(at + 8, counts->kicks);
 }
 
-static void encode_job(const struct event *event, char *at)
+/* The checksum of what follows the head, up to `end`. */
+static void put_sum(char *at, const char *end)
+{
+    const char *summed = at + RECORD_JOB_HEAD;
+    put_u64(at + 96, hash_seeded(summed, (size_t)(end - summed), get_u64(at + 8)));
+}
+
+/* Without the body, its place is left as it is. */
+static void encode_job(const struct event *event, char *at, bool with_body)
 {
     const struct job_now *job = &event->job;
     CHECK(event->id.len <= JOB_ID_MAX && event->topic.len <= TOPIC_NAME_MAX);
@@ -85,14 +93,14 @@ static void encode_job(const struct event *event, char *at)
     put_u8(at + 87, (uint8_t)event->order);
     put_u32(at + 88, (uint32_t)event->body.len);
     put_u32(at + 92, event->delay_s);
-    char *body = at + RECORD_JOB_HEAD;
-    char *end = bytes_put(body, event->content_type);
-    end = bytes_put(end, event->body);
+    char *end = bytes_put(at + RECORD_JOB_HEAD, event->content_type);
+    end = with_body ? bytes_put(end, event->body) : end + event->body.len;
     if (event->properties.len) {
         put_u16(end, (uint16_t)event->properties.len);
         end = bytes_put(end + PROPERTIES_HEAD, event->properties);
     }
-    put_u64(at + 96, hash_seeded(body, (size_t)(end - body), job->seq));
+    if (with_body)
+        put_sum(at, end);
     for (unsigned i = 0; i < event->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)event->retry_us[i]);
     end = bytes_put(end, event->id);
@@ -169,14 +177,36 @@ static void encode_settings(const struct event *event, char *at)
     put_u64(at + 24, hash_seeded(bytes, (size_t)(end - bytes), event->job.seq));
 }
 
-void record_encode(const struct event *event, size_t len, void *record)
+static void begin_record(const struct event *event, size_t len, char *at)
 {
-    char *at = record;
     put_u64(at + len - 8, 0); /* the padding: zeros */
     put_u32(at + 0, (uint32_t)len);
     put_u8(at + 4, (uint8_t)event->kind);
+}
+
+void record_encode_without_body(const struct event *event, size_t len, void *record)
+{
+    CHECK(event->kind == EVENT_JOB);
+    begin_record(event, len, record);
+    encode_job(event, record, false);
+}
+
+void record_put_body(void *record, struct bytes body)
+{
+    char *at = record;
+    CHECK(body.len == get_u32(at + 88));
+    char *end = bytes_put(at + RECORD_JOB_HEAD + get_u8(at + 86), body);
+    if (get_u8(at + 6) & JOB_HAS_PROPERTIES)
+        end += PROPERTIES_HEAD + get_u16(end);
+    put_sum(at, end);
+}
+
+void record_encode(const struct event *event, size_t len, void *record)
+{
+    char *at = record;
+    begin_record(event, len, at);
     switch (event->kind) {
-    case EVENT_JOB: encode_job(event, at); return;
+    case EVENT_JOB: encode_job(event, at, true); return;
     case EVENT_MOVE: encode_move(event, at); return;
     case EVENT_GONE: encode_gone(event, at); return;
     case EVENT_TOPIC: encode_topic(event, at); return;

@@ -43,6 +43,13 @@ size_t record_bytes(const struct event *event);
 /* Writes the record; `len` is record_bytes(event). */
 void record_encode(const struct event *event, size_t len, void *record);
 
+/*
+ * In two steps, of a JOB whose body is so large that another thread must copy it: all of the record
+ * but the body and its checksum, and then those.
+ */
+void record_encode_without_body(const struct event *event, size_t len, void *record);
+void record_put_body(void *record, struct bytes body);
+
 /* Marks a record as a copy of what the log had already: see RECORD_COPY. */
 void record_mark_copy(void *record);
 /* Writes the RECORD_EPOCH_BYTES of an EPOCH record. */

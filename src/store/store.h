@@ -17,6 +17,7 @@
 #ifndef LATERD_STORE_STORE_H
 #define LATERD_STORE_STORE_H
 
+#include "base/discard.h"
 #include "port/disk.h"
 #include "store/callbacks.h"
 
@@ -67,9 +68,10 @@ struct store_options {
     /* A small commit into a segment without zeros writes this many zeros behind itself; a multiple
        of DISK_ALIGN, at most DISK_ZEROS_MAX; 0 = DISK_ZEROS_MAX. */
     uint64_t zeros_bytes;
-    bool never_reuses; /* the file of a segment that has left the log is removed */
-    bool never_cleans; /* never free a segment: for callers that cannot relocate */
-    bool unfinished;   /* opens though a salvage into the directory is not complete: it is ours */
+    struct discard *discard; /* frees large memory in pieces; NULL: it is freed at once */
+    bool never_reuses;       /* the file of a segment that has left the log is removed */
+    bool never_cleans;       /* never free a segment: for callers that cannot relocate */
+    bool unfinished; /* opens though a salvage into the directory is not complete: it is ours */
 };
 
 /*

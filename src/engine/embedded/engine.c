@@ -580,6 +580,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     });
     if (options->store.disk) {
         struct store_options store = options->store;
+        store.discard = &embedded->discard;
         store.ready_in_memory = options->limits.ready_in_memory;
         store.buried_in_memory = options->limits.buried_in_memory;
         enum err err = store_open(&store, &embedded->store_callbacks, &embedded->store, out_error);

@@ -257,6 +257,8 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     command->embedded = embedded;
     command->cmd = *cmd;
     if (cmd->kind == CMD_PUSH)
+        command->cmd.push.memory = NULL; /* its sender's, who does not wait */
+    if (cmd->kind == CMD_PUSH)
         copy_push(&command->cmd.push, (char *)(command + 1));
     else
         copy_job(&command->cmd.job, (char *)(command + 1));

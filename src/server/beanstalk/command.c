@@ -11,8 +11,11 @@ enum {
     WATCH_FEW = 16,   /* … and so many even above limits.memory_bytes: they take about as much as
                          the connection itself, and a worker must be able to begin */
     SECOND_US = 1000 * 1000,
-    PLACES_PER_NS = 1,              /* watched tubes handled in one ns */
-    NAME_NS = 5,                    /* work for naming one watched tube to the engine */
+    PLACES_PER_NS = 1, /* watched tubes handled in one ns */
+    NAME_NS = 5,       /* work for naming one watched tube to the engine */
+    /* Nothing behind a put of a larger body is read until that is stored: a client that sends many
+       of them must not fill the memory of the log (BACKLOG_MAX), after which puts are refused. */
+    LONE_PUT_BYTES = 1024 * 1024,
     DEADLINE_MARGIN_US = SECOND_US, /* before a reservation ends: no reserve of its holder waits */
 };
 
@@ -54,8 +57,14 @@ static void put(struct beanstalk_session *beanstalk, const struct beanstalk_requ
                  .brief = true,
                  .body = request->body},
     };
+    struct buf *collected = &beanstalk->codec.body;
+    if (collected->len && request->body.at == collected->at)
+        cmd.push.memory = collected;
     beanstalk_is_producer(beanstalk);
-    ask(beanstalk, request, &cmd);
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
+    if (request->body.len > LONE_PUT_BYTES)
+        pending->pending.state = PENDING_EXCLUSIVE;
+    beanstalk_submit(pending, &cmd);
 }
 
 static void use(struct beanstalk_session *beanstalk, struct bytes name)

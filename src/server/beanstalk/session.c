@@ -214,6 +214,8 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     case BEANSTALK_BAD: refuse_command(beanstalk); break;
     case BEANSTALK_HTTP: refuse_http(beanstalk, bytes); break;
     }
+    if (codec->body.cap > DISCARD_SMALL_BYTES) /* a body that the engine has not taken over */
+        discard_buf(&session->server->discard, &codec->body);
     beanstalk_next(codec);
     session_request_over(session);
     if (session->server->draining)

@@ -5,10 +5,11 @@
 #include "server/http/encode.h"
 
 enum {
-    HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */
-    SLICE_MIN = 16,    /* commands that are submitted at once even if the budget is spent */
-    COMMAND_NS = 1000, /* work for reading a small command and writing its result */
-    BYTES_PER_NS = 1,  /* of its text, read as JSON */
+    HELD_BYTES = 768, /* memory of a reply that the engine holds, and of an item's result */
+    SLICE_MIN = 16,   /* commands that are submitted at once even if the budget is spent, … */
+    SLICE_BYTES = 64 * 1024, /* … unless they are as long as this together */
+    COMMAND_NS = 1000,       /* work for reading a small command and writing its result */
+    BYTES_PER_NS = 1,        /* of its text, read as JSON */
     /* Unanswered commands in the engine, at most: each may keep its body in memory there. */
     UNANSWERED_MAX = 4096,
     /* Bytes of bodies of jobs in the answer, at most: a turn must be able to copy them. */
@@ -200,8 +201,10 @@ static bool step(struct batch *batch)
 static bool continue_batch(struct batch *batch)
 {
     const struct session *session = &batch->request->http->pipeline.session;
-    unsigned count = 0;
-    while (count++ < SLICE_MIN || session_has_budget(session)) {
+    size_t begun = batch->items.rest.len;
+    for (unsigned count = 0; session_has_budget(session) ||
+                             (count < SLICE_MIN && begun - batch->items.rest.len < SLICE_BYTES);
+         count++) {
         batch->full = batch->waiting >= UNANSWERED_MAX;
         if (batch->full)
             return false;

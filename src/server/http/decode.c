@@ -7,8 +7,9 @@
 enum {
     LONG_BYTES = 128 * 1024, /* a body above this goes to the worker; … */
     LONG_FORM_BYTES =
-        32 * 1024,     /* … a form above this, which may have a parameter in each two bytes */
-    BYTES_OF_TEXT = 2, /* memory for each byte of a text: the text and the decoded values */
+        32 * 1024, /* … a form above this, which may have a parameter in each two bytes */
+    APART_BYTES = 256 * 1024, /* a longer body of a job lies in memory of its own */
+    BYTES_OF_TEXT = 2,        /* memory for each byte of a text: the text and the decoded values */
 };
 
 /* Owns all that its work touches. */
@@ -26,6 +27,7 @@ struct decoding {
     struct http_request http;
     struct buf body;
     struct arena arena;
+    struct buf job_body; /* of a large job, for the engine to take over */
     struct call call;
 };
 
@@ -43,8 +45,22 @@ static void free_it(struct decoding *decoding)
 {
     struct discard *discard = &decoding->offload.server->discard;
     arena_fini_deferred(&decoding->arena, discard);
+    discard_buf(discard, &decoding->job_body);
     discard_buf(discard, &decoding->body);
     mem_free(decoding);
+}
+
+/* The engine would have to copy the body in the turn otherwise. */
+static void set_apart(struct decoding *decoding)
+{
+    struct cmd *cmd = &decoding->call.cmd;
+    if (decoding->call.kind != CALL_CMD || cmd->kind != CMD_PUSH ||
+        cmd->push.body.len <= APART_BYTES)
+        return;
+    buf_reserve_to(&decoding->job_body, cmd->push.body.len, cmd->push.body.len);
+    buf_add_bytes(&decoding->job_body, cmd->push.body);
+    cmd->push.body = buf_bytes(&decoding->job_body);
+    cmd->push.memory = &decoding->job_body;
 }
 
 static void run(struct work *work)
@@ -52,17 +68,19 @@ static void run(struct work *work)
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
                &decoding->arena, &decoding->call);
+    set_apart(decoding);
     if (decoding->probe)
         settings_probe(decoding->probe, decoding->config, &decoding->arena, &decoding->call);
 }
 
-/* Counts the arena's memory: a request may keep it for long, such as the topics of a parked
- * reserve. */
-static void count_arena(struct decoding *decoding)
+/* Counts what decoding has allocated: a request may keep it for long, such as the topics of a
+ * parked reserve. */
+static void count_decoded(struct decoding *decoding)
 {
     struct pipeline *pipeline = &decoding->request->http->pipeline;
-    decoding->bytes += decoding->arena.held;
-    pipeline->working_bytes += decoding->arena.held;
+    size_t decoded = decoding->arena.held + decoding->job_body.cap;
+    decoding->bytes += decoded;
+    pipeline->working_bytes += decoded;
     buffers_changed(&pipeline->session);
 }
 
@@ -71,7 +89,7 @@ static void done(struct work *work)
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     offload_done(&decoding->offload);
     if (decoding->request) {
-        count_arena(decoding);
+        count_decoded(decoding);
         http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
     }
     decoding->in_use = false;

@@ -52,10 +52,11 @@ static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
     bool direct = !fresh && segments_is_direct(cleaner->segments, segment);
     cleaner->read_err = OK;
     if (err)
-        return err; /* of the read that has just ended */
-    err = fresh || direct ? ERR_AGAIN
-                          : segments_read_cached(cleaner->segments, segment, scan->start,
-                                                 scan->window, want, out_len);
+        return err;                              /* of the read that has just ended */
+    err = fresh || direct || want > SPILL_WINDOW /* a batch of one large record */
+              ? ERR_AGAIN
+              : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
+                                     out_len);
     if (err != ERR_AGAIN)
         return err;
     cleaner->reading = true;
@@ -104,6 +105,9 @@ static void close_scan(struct cleaner *cleaner)
     close_fresh(cleaner);
     if (cleaner->scan.cap == SPILL_WINDOW)
         spill_keep_window(cleaner->spill, scan_take_window(&cleaner->scan));
+    else if (cleaner->scan.window && cleaner->store->options.discard)
+        discard_memory(cleaner->store->options.discard, scan_take_window(&cleaner->scan),
+                       cleaner->scan.cap);
     scan_fini(&cleaner->scan);
     cleaner->batch = NULL;
     cleaner->read_err = OK;
@@ -271,7 +275,10 @@ static void relocate_record(struct cleaner *cleaner)
         return;
     /* The copy of a lost one is marked as damaged, too. */
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
-    cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
+    if (lost)
+        cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
+    else
+        cleaner_relocate(cleaner, &record->event, where);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
     cleaner->relocated_jobs += log_records(cleaner->log) - records;
 }

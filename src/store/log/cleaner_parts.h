@@ -103,4 +103,7 @@ uint64_t cleaner_bytes_appended(const struct cleaner *cleaner);
 uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes,
                             uint64_t departed_bytes);
 
+/* Has the record of a walked batch appended again; `where` is its place. */
+void cleaner_relocate(struct cleaner *cleaner, struct event *event, uint64_t where);
+
 #endif

@@ -231,3 +231,20 @@ bool cleaner_let_go(struct cleaner *cleaner, uint64_t batch)
     followers_drop(followers, batch);
     return true;
 }
+
+/*
+ * Has the record appended. A large one is alone in its batch, so the window that it was read into
+ * is lent with it: the log takes it over rather than copy megabytes in the turn.
+ */
+void cleaner_relocate(struct cleaner *cleaner, struct event *event, uint64_t where)
+{
+    struct scan *scan = &cleaner->scan;
+    struct buf memory = {.at = scan->window, .len = scan->len, .cap = scan->cap};
+    bool last = cleaner->walk.at == cleaner->walk.end; /* of its batch: nothing borrows any more */
+    if (last && event->body.len > SPILL_WINDOW)
+        event->memory = &memory;
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, where);
+    event->memory = NULL;
+    if (!memory.at)
+        scan_renew_window(scan, CLEANER_TURN_BYTES);
+}

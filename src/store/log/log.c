@@ -82,8 +82,20 @@ static struct batch *batch_new(struct log *log)
     return batch;
 }
 
+void log_drop_late_body(const struct log *log, struct batch *batch)
+{
+    if (!batch->late.record)
+        return;
+    if (log->options->discard)
+        discard_buf(log->options->discard, &batch->late.memory);
+    else
+        buf_fini(&batch->late.memory);
+    batch->late = (struct late_body){0};
+}
+
 void log_free_batch(struct log *log, struct batch *batch)
 {
+    log_drop_late_body(log, batch);
     if (log->idle)
         mem_free(batch);
     else
@@ -182,6 +194,25 @@ static uint32_t features_of(const struct event *event)
     return features | (writes_place(event) ? FEATURE_SLICES : 0);
 }
 
+static bool comes_late(const struct event *event)
+{
+    return event->kind == EVENT_JOB && event->memory && event->body.len > BATCH_FULL;
+}
+
+/* Writes the record into the batch: all of it, or what does not come late. */
+static void encode(struct batch *batch, const struct event *event, size_t len, char *record)
+{
+    if (!comes_late(event)) {
+        record_encode(event, len, record);
+        return;
+    }
+    CHECK(batch->record_count == 1 && !batch->late.record); /* so make_room() never moves it */
+    record_encode_without_body(event, len, record);
+    batch->late =
+        (struct late_body){.record = record, .body = event->body, .memory = *event->memory};
+    *event->memory = (struct buf){0};
+}
+
 static struct stored append(struct log *log, const struct event *event)
 {
     struct stored stored = {0};
@@ -195,7 +226,7 @@ static struct stored append(struct log *log, const struct event *event)
     size_t len = record_bytes(event);
     char *record = add_record(log, len, &offset);
     struct batch *batch = log->open;
-    record_encode(event, len, record);
+    encode(batch, event, len, record);
     if (log->relocating)
         mark(log, event, record);
     else
@@ -281,7 +312,7 @@ struct log *log_new(struct store *store)
     log->last_commit_us = log->last_sync_us = store->now_us;
     log->clock_us = log->clock_wanted_us = INT64_MIN;
     list_init(&log->sealed);
-    write_buffers_init(&log->buffers, segment_bytes);
+    write_buffers_init(&log->buffers, segment_bytes, store->options.discard);
     log->head_block = mem_aligned(BLOCK, BLOCK);
     return log;
 }
@@ -294,8 +325,11 @@ void log_free(struct log *log)
     while (!list_empty(&log->sealed)) { /* only after a failure */
         struct batch *batch = first_sealed(log);
         list_remove(&batch->link);
+        log_drop_late_body(log, batch);
         mem_free(batch);
     }
+    if (log->open)
+        log_drop_late_body(log, log->open);
     mem_free(log->open);
     mem_free(log->idle);
     write_buffers_fini(&log->buffers);

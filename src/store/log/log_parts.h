@@ -9,6 +9,16 @@
 #include "store/log/write_buffer.h"
 #include "store/record.h"
 
+/*
+ * The body of a record that the thread that writes the batch copies to its place: megabytes would
+ * make a turn long. The record is the only one of its batch.
+ */
+struct late_body {
+    char *record; /* in the batch; NULL: there is none */
+    struct bytes body;
+    struct buf memory; /* which the body is in; freed when the batch is written */
+};
+
 struct batch {
     struct list link; /* log::sealed */
     uint64_t number;
@@ -21,6 +31,7 @@ struct batch {
     bool wanted;           /* an answer waits for it */
     uint32_t features;     /* its records use them: the manifest must name them before */
     int64_t opened_us;
+    struct late_body late;
     uint64_t durable;  /* of its header; set by start_batch() */
     uint64_t seq_mark; /* the same */
 };
@@ -62,9 +73,10 @@ struct log {
     int64_t clock_wanted_us;  /* log_clock_note(): a batch with this time or later is wanted … */
     int64_t clock_requested_us; /* … and was first requested at this time */
     struct disk_op commit;
-    uint64_t commit_key;  /* of its segment */
-    uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
-    uint64_t sync_mark;   /* … and the seq mark then */
+    uint64_t commit_key;                 /* of its segment */
+    const struct late_body *commit_late; /* of its batch */
+    uint64_t sync_number;                /* COMMIT_SYNC: what is durable when it is done … */
+    uint64_t sync_mark;                  /* … and the seq mark then */
     uint64_t written_mark;
     struct segment *written_segment; /* buffered: of the last written batch */
     char *head_block;                /* BLOCK bytes for a segment's header */
@@ -95,6 +107,7 @@ static inline uint32_t lead_bytes(const struct log *log)
 /* Opens the next batch, with room for `payload_bytes` of records. */
 void log_open_batch(struct log *log, size_t payload_bytes);
 void log_free_batch(struct log *log, struct batch *batch); /* it is in no list */
+void log_drop_late_body(const struct log *log, struct batch *batch);
 /* Seals the open batch: it gets no more records and waits for the disk. */
 void log_seal(struct log *log);
 

@@ -6,16 +6,22 @@
 
 enum { USUAL_BYTES = 1024 * 1024 };
 
-void write_buffers_init(struct write_buffers *buffers, uint64_t segment_bytes)
+void write_buffers_init(struct write_buffers *buffers, uint64_t segment_bytes,
+                        struct discard *discard)
 {
-    *buffers = (struct write_buffers){.usual = segment_bytes < USUAL_BYTES ? (size_t)segment_bytes
-                                                                           : USUAL_BYTES};
+    *buffers = (struct write_buffers){
+        .usual = segment_bytes < USUAL_BYTES ? (size_t)segment_bytes : USUAL_BYTES,
+        .discard = discard,
+    };
     list_init(&buffers->list);
 }
 
-static void free_one(struct write_buffer *buffer)
+static void free_one(struct write_buffers *buffers, struct write_buffer *buffer)
 {
-    mem_free(buffer->at);
+    if (buffers->discard && buffer->cap > buffers->usual)
+        discard_memory(buffers->discard, buffer->at, buffer->cap);
+    else
+        mem_free(buffer->at);
     mem_free(buffer);
 }
 
@@ -25,7 +31,7 @@ void write_buffers_fini(struct write_buffers *buffers)
         write_buffers_drop(buffers, write_buffers_last(buffers));
     CHECK(buffers->bytes == 0);
     if (buffers->idle)
-        free_one(buffers->idle);
+        free_one(buffers, buffers->idle);
 }
 
 struct write_buffer *write_buffers_add(struct write_buffers *buffers, size_t least)
@@ -57,7 +63,7 @@ void write_buffers_drop(struct write_buffers *buffers, struct write_buffer *buff
     if (buffer->cap == buffers->usual && !buffers->idle)
         buffers->idle = buffer; /* spares the kernel from zeroing its pages again */
     else
-        free_one(buffer);
+        free_one(buffers, buffer);
 }
 
 void write_buffers_trim(struct write_buffers *buffers, uint64_t recent_bytes, uint64_t written)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/discard.h"
 #include "base/list.h"
 
 /* Bytes [start, start + used) of a segment's file, as they are or will be on disk. */
@@ -30,9 +31,11 @@ struct write_buffers {
     uint64_t bytes;
     size_t usual;              /* bytes of one; less for tiny segments */
     struct write_buffer *idle; /* one kept for the next use, or NULL */
+    struct discard *discard;   /* for those larger than usual; NULL: they are freed at once */
 };
 
-void write_buffers_init(struct write_buffers *buffers, uint64_t segment_bytes);
+void write_buffers_init(struct write_buffers *buffers, uint64_t segment_bytes,
+                        struct discard *discard);
 void write_buffers_fini(struct write_buffers *buffers);
 /* Adds a buffer of at least `least` bytes at the end. The caller sets `number` and `start`. */
 struct write_buffer *write_buffers_add(struct write_buffers *buffers, size_t least);

@@ -39,6 +39,13 @@ void scan_fini(struct scan *scan)
     *scan = (struct scan){0};
 }
 
+void scan_renew_window(struct scan *scan, size_t window_bytes)
+{
+    scan->window = mem_aligned(BLOCK, window_bytes);
+    scan->cap = window_bytes;
+    scan_discard(scan);
+}
+
 /* Room for `len` bytes: the window is doubled so that growing costs little over a scan. */
 static void grow(struct scan *scan, size_t len)
 {

@@ -41,6 +41,8 @@ void scan_init_in(struct scan *scan, struct disk *disk, struct disk_file *file, 
 /* Returns the window to the caller; only scan_fini() may follow. */
 char *scan_take_window(struct scan *scan);
 void scan_fini(struct scan *scan);
+/* Makes a new window, because somebody has taken over the memory of the old one. */
+void scan_renew_window(struct scan *scan, size_t window_bytes);
 /* The read that `read_window` began has ended: the window has `len` bytes. */
 void scan_read_ended(struct scan *scan, size_t len);
 /* Discards the window, so that the bytes are read again. */

@@ -215,6 +215,62 @@ def test_long_bodies_for_clients_of_beanstalkd(laterd):
             server.beanstalk_port, b"peek 1\r\n" * 5, 5, b"FOUND"))
 
 
+LARGE = {"server": {"turn_cpu": 1}, "beanstalk": {"job_bytes": "32M"},
+         "limits": {"body_bytes": "32M", "request_bytes": "64M", "buffer_bytes": "1G"}}
+
+
+def large_body(number):
+    return (b"%08d" % number) * (4 << 20)
+
+
+def test_puts_of_long_bodies(laterd):
+    """The thread that writes to the disk copies them; those of live jobs once more when the log is cleaned."""
+    numbers = iter(range(100))
+    with laterd(LARGE, beanstalk=["127.0.0.1:0"]) as server:
+        def play():
+            for _ in range(3):
+                puts = b"".join(put(large_body(next(numbers))) for _ in range(4))
+                send_and_count(server.beanstalk_port, puts, 4, b"INSERTED")
+            time.sleep(0.5)
+        turns_stay_short(server, play)
+        server.kill()
+        server.start()
+        with Connection(server.beanstalk_port) as conn:
+            for number in range(next(numbers)):
+                job, body = conn.reserve()
+                assert body == large_body(number)
+                assert conn.ask(f"delete {job}").word == "DELETED"
+
+
+def test_a_reserve_behind_the_put_of_a_long_body(laterd):
+    """The body is not in its file yet. And one that is not as it must be, and goes at once."""
+    with laterd(LARGE, beanstalk=["127.0.0.1:0"]) as server:
+        bad = put(large_body(1))[:-2] + b"xx"
+        turns_stay_short(server, lambda: send_and_count(
+            server.beanstalk_port, (put(large_body(0)) + b"reserve\r\n" + bad) * 2, 2, b"EXPECTED_CRLF"))
+
+
+def test_pushes_of_long_bodies_over_http(laterd):
+    with laterd(LARGE) as server, Client(server.port, seconds=60) as client:
+        def play():
+            for number in range(2):
+                body = large_body(number).decode()
+                assert client.post("/v1/topics/long/jobs", {"body": body}).status == 201
+                job, = client.reserve("long", wait="20s")
+                assert job["body"] == body
+        turns_stay_short(server, play)
+
+
+def test_a_batch_of_large_jobs(server):
+    jobs = [{"body": "x" * 1_000_000}] * 7
+
+    def play():
+        with Client(server.port, seconds=60) as client:
+            for _ in range(3):
+                assert client.post("/v1/topics/batch/jobs", jobs).json()["failed"] == 0
+    turns_stay_short(server, play)
+
+
 def test_peek_delayed_again_and_again(server):
     fill(server, "far", 20_000, delay=86_400)
     turns_stay_short(server, lambda: send_and_count(

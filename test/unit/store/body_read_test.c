@@ -10,12 +10,13 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store_model.h"
 #include "store_work.h"
 
-enum { JOBS = 200 };
+enum { JOBS = 200, LATE_BYTES = 400 * 1000 };
 
 struct bed {
     struct model model;
@@ -355,6 +356,77 @@ static void nothing_is_read_ahead_of_a_segment_that_goes(void **state)
     free_bed(&bed);
 }
 
+/* Appends a job whose body the log takes over, and asks for that body. */
+static void fetch_late(struct bed *bed, char *expected, struct model_fetch *out_fetch)
+{
+    struct buf memory = {0};
+    for (size_t i = 0; i < LATE_BYTES; i++)
+        expected[i] = (char)(i * 7 + i / 251);
+    buf_add(&memory, expected, LATE_BYTES);
+    struct event event = {
+        .kind = EVENT_JOB,
+        .promised = true,
+        .job = {.seq = 1000, .state = JOB_READY},
+        .topic = BYTES("topic"),
+        .content_type = BYTES("text"),
+        .body = buf_bytes(&memory),
+        .memory = &memory,
+    };
+    struct stored stored = store_append(bed->model.store, &event);
+    assert_null(memory.at);
+    struct arena arena = {0};
+    struct body_content content;
+    *out_fetch = (struct model_fetch){
+        .fetch = {.place = {1000, stored.where, 4, LATE_BYTES, 0, false}, .done = model_fetched}};
+    assert_int_equal(store_read(bed->model.store, &out_fetch->fetch.place, &arena, &content),
+                     ERR_AGAIN);
+    arena_fini(&arena);
+    store_fetch(bed->model.store, &out_fetch->fetch);
+    turn(bed);
+    assert_false(end_read(bed));
+    assert_false(out_fetch->ended);
+}
+
+static void a_large_body_is_read_once_it_is_in_its_file(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model_fetch late;
+    char *expected = mem_alloc(LATE_BYTES);
+    make_bed(&bed, 1);
+    fetch_late(&bed, expected, &late);
+    for (unsigned i = 0; i < 100 && !late.ended; i++) {
+        if (!sim_disk_step(bed.model.disk, LANE_COMMIT))
+            (void)sim_disk_step(bed.model.disk, LANE_BACKGROUND);
+        store_poll(bed.model.store);
+        turn(&bed);
+        (void)end_read(&bed);
+    }
+    assert_true(late.ended);
+    assert_int_equal(late.fetch.err, OK);
+    assert_true(bytes_eq(late.fetch.content.body, bytes_of(expected, LATE_BYTES)));
+    store_fetch_end(bed.model.store, &late.fetch);
+    mem_free(expected);
+    free_bed(&bed);
+}
+
+static void a_large_body_that_never_reaches_its_file_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model_fetch late;
+    char *expected = mem_alloc(LATE_BYTES);
+    make_bed(&bed, 1);
+    fetch_late(&bed, expected, &late);
+    store_fail(bed.model.store, EIO);
+    turn(&bed);
+    assert_true(late.ended);
+    assert_int_equal(late.fetch.err, ERR_IO);
+    store_fetch_end(bed.model.store, &late.fetch);
+    mem_free(expected);
+    free_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +439,8 @@ int main(void)
         cmocka_unit_test(a_fetch_may_be_ended_at_any_time),
         cmocka_unit_test(a_segment_stays_until_its_bodies_have_been_read),
         cmocka_unit_test(nothing_is_read_ahead_of_a_segment_that_goes),
+        cmocka_unit_test(a_large_body_is_read_once_it_is_in_its_file),
+        cmocka_unit_test(a_large_body_that_never_reaches_its_file_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,11 +232,31 @@ static void p2_properties_are_read_and_checked_with_the_body(void **state)
     }
 }
 
+/* A large one, whose body another thread copies. */
+static void a_job_written_in_two_steps_is_the_same(void **state)
+{
+    char names[] = "properties", whole[512], parts[512];
+    (void)state;
+    for (size_t size = 0; size < sizeof(names); size++) {
+        struct event job = a_job();
+        job.properties = bytes_of(names, size);
+        size_t len = record_bytes(&job);
+        assert_true(len <= sizeof(whole));
+        memset(parts, 0xee, sizeof(parts));
+        record_encode(&job, len, whole);
+        record_encode_without_body(&job, len, parts);
+        assert_memory_not_equal(whole, parts, len);
+        record_put_body(parts, job.body);
+        assert_memory_equal(whole, parts, len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_event_comes_back),
         cmocka_unit_test(lengths_from_nothing_to_most_come_back),
+        cmocka_unit_test(a_job_written_in_two_steps_is_the_same),
         cmocka_unit_test(no_flipped_bit_is_read_out_of_bounds),
         cmocka_unit_test(p2_a_body_is_known_by_its_job),
         cmocka_unit_test(p2_properties_are_read_and_checked_with_the_body),
