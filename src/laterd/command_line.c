@@ -105,7 +105,7 @@ static void warn_of_data_dir(const struct command_line *line)
 }
 
 /* Names the file: who forgets -c would take the check of the defaults for one of theirs. */
-static void say_good(const struct laterd_options *options)
+static void report_good(const struct laterd_options *options)
 {
     if (options->config_files == 0)
         (void)puts("laterd: the defaults and the command line are good; no file was checked, for "
@@ -153,7 +153,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
     *out_status = EXIT_SUCCESS;
     if (options.wish == LATERD_CHECK_CONFIG) {
         warn_of_data_dir(line);
-        say_good(&options);
+        report_good(&options);
     }
     return options.wish == LATERD_RUN;
 }
