@@ -76,9 +76,8 @@ static void log_start(const struct command_line *line)
         log_event(LOG_WARN, "data_dir_overridden", "dir=%s by=--data-dir store.data_dir=%s",
                   line->config.data_dir, line->file_data_dir);
     if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
-        log_event(
-            LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
-            "with engine = redis all is kept in Redis: take store.data_dir, or --data-dir, out");
+        log_event(LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
+                  "with engine = redis all is kept in Redis: remove store.data_dir, or --data-dir");
 }
 
 /*

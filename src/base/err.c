@@ -36,7 +36,7 @@ static const struct {
     [ERR_UNSUPPORTED] = {"unsupported", "this engine cannot do that"},
     [ERR_PUSHED_TOPIC] = {"pushed_topic",
                           "the topic has a target: laterd sends its jobs there; to reserve them, "
-                          "take the target out of its settings"},
+                          "set the topic without a target"},
     [ERR_JOB_TARGET] = {"job_target", "a job may not bring a target of its own here"},
     [ERR_NOT_EMPTY] = {"not_empty", "the topic holds jobs"},
     [ERR_JOURNAL_DOWN] = {"journal_down",

@@ -92,6 +92,18 @@ static void add_state(const struct cli *cli, const char *detail, struct buf *lin
     buf_add_str(line, cli->state_hint);
 }
 
+/*
+ * Is a value of the command line none, which `later` could have found as well? A limit, or another
+ * key of the server's configuration, which the text names, is a refusal of this server: another one
+ * may take the same value.
+ */
+static bool is_bad_value(int status, const json_t *problem)
+{
+    const char *detail = text_of(problem, "detail");
+    return status == 400 && *text_of(problem, "field") && !strstr(detail, "limits.") &&
+           !strstr(detail, "push.");
+}
+
 int cli_refusal(struct cli *cli, int status, const json_t *problem)
 {
     struct buf line = {0}, limit = {0};
@@ -119,7 +131,9 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     cli->expected = expected;
     if (status == 404)
         return EXIT_NOTHING;
-    return status == 409 || status == 412 ? EXIT_CONFLICT : EXIT_REFUSED;
+    if (status == 409 || status == 412)
+        return EXIT_CONFLICT;
+    return is_bad_value(status, problem) ? EXIT_USAGE : EXIT_REFUSED;
 }
 
 /* The first line of a text, which a port for clients of beanstalkd answers, and some proxies. */

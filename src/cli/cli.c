@@ -109,6 +109,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
                 return option; /* main has the list of commands */
             help(cli->command);
             cli_end_shown(cli);
+        case 'V': cli_show_version(cli);
         case '?':
         case ':': bad_option(cli, argv, options, option);
         default:
@@ -256,4 +257,10 @@ bool cli_shown(const struct cli *cli)
 void cli_end_shown(const struct cli *cli)
 {
     exit(cli_shown(cli) ? EXIT_DONE : EXIT_REFUSED);
+}
+
+void cli_show_version(const struct cli *cli)
+{
+    (void)printf("later %s\n", LATERD_VERSION);
+    cli_end_shown(cli);
 }

@@ -19,12 +19,18 @@
 enum cli_exit {
     EXIT_DONE = 0,
     EXIT_NOTHING = 1,     /* no such job or topic; no job came */
-    EXIT_USAGE = 2,       /* the command line is wrong */
+    EXIT_USAGE = 2,       /* the command line is wrong, or a value in it: whoever finds that */
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
-    EXIT_REFUSED = 4,     /* the server refused it: bad input, a limit, a full disk */
+    EXIT_REFUSED = 4,     /* the server refused it: a limit, a rule of its, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
     EXIT_WRONG = 6,       /* something is damaged, refused, or not whole: see `later --help` */
 };
+
+/* The server has refused the request itself, not for how things are there. */
+static inline bool exit_is_refusal(int code)
+{
+    return code == EXIT_REFUSED || code == EXIT_USAGE;
+}
 
 struct cli;
 
@@ -77,6 +83,7 @@ struct cli {
 #define CLI_OPTIONS                                                                                \
     ACCESS_OPTIONS, {"server", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},    \
         {"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},               \
+        {"version", no_argument, NULL, 'V'},                                                       \
     {                                                                                              \
         NULL, 0, NULL, 0                                                                           \
     }
@@ -178,6 +185,8 @@ void cli_flush(struct buf *out);
 /* Has standard output taken all that was printed? False: that it has not is printed. A full disk or
  * a closed pipe behind it must not look like success. */
 bool cli_shown(const struct cli *cli);
+/* Prints the version and ends the program. */
+_Noreturn void cli_show_version(const struct cli *cli);
 /* Ends the program behind a help or the like: EXIT_DONE if cli_shown(), else EXIT_REFUSED. */
 _Noreturn void cli_end_shown(const struct cli *cli);
 

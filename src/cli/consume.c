@@ -141,7 +141,7 @@ static void renew(struct consumer *consumer, struct held *held)
     cli->quiet = false;
     json_decref(answer);
     held->away = code != EXIT_DONE;
-    held->refused = code == EXIT_REFUSED && !may_pass(cli, code);
+    held->refused = exit_is_refusal(code) && !may_pass(cli, code);
     if (code == EXIT_DONE)
         held->until_us = asked_us + held->ttr_us;
     else
@@ -240,7 +240,7 @@ static int settle(struct consumer *consumer, struct held *held, const char *afte
     if (repeated && code == EXIT_NOTHING)
         code = EXIT_DONE;
     cli->subject = held->id;
-    if (code == EXIT_UNREACHABLE || code == EXIT_REFUSED)
+    if (code == EXIT_UNREACHABLE || exit_is_refusal(code))
         cli_message(cli, "it comes again when its ttr ends");
     else if (repeated && code == EXIT_CONFLICT)
         cli_message(cli, "the server no longer knows its lease: the job comes again");

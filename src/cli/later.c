@@ -75,8 +75,10 @@ static const char more_examples[] =
     "  later bench put --beanstalk 127.0.0.1:11300\n"
     "\nExit codes:\n"
     "  0 done               1 nothing there: no such job, or none came in time\n"
-    "  2 bad usage          3 conflict: id taken, stale lease, wrong state\n"
-    "  4 refused            5 no connection, or no answer in time\n"
+    "  2 bad usage, or a bad value, whoever finds it: later or the server\n"
+    "  3 conflict: id taken, stale lease, wrong state\n"
+    "  4 refused: a limit, a rule of the server, a full disk\n"
+    "  5 no connection, or no answer in time\n"
     "  6 verify, salvage, backup, restore, export or import found damage, journal restore had\n"
     "    rows refused, bench saw a job early, lost or twice, or a command of pop --exec failed\n"
     "\nGeneral options, before or behind the command:\n"
@@ -84,7 +86,7 @@ static const char more_examples[] =
     "                         else LATER_SERVER, else http://127.0.0.1:9277\n"
     "  -j, --json             output for programs\n"
     "  -t, --timeout D        wait at most D for an answer (10s)\n"
-    "  -V, --version          before the command only\n";
+    "  -V, --version          the version, as `later version`\n";
 
 static const char more_help[] =
     "\n`later COMMAND --help` explains a command; `man later` has them all.\n";
@@ -125,14 +127,11 @@ static void overview(FILE *to)
 /* The options before the command; the command's own words begin at optind. */
 static void general_options(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {{"version", no_argument, NULL, 'V'}, CLI_OPTIONS};
+    static const struct option options[] = {CLI_OPTIONS};
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
-        if (c == 'h')
-            help(stdout);
-        else if (c == 'V')
-            (void)printf("later %s\n", LATERD_VERSION);
-        else
+        if (c != 'h')
             continue;
+        help(stdout);
         cli_end_shown(cli);
     }
 }
@@ -153,11 +152,10 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         const char *theirs;
         const char *ours;
     } others[] = {
-        {"put", "push"},          {"publish", "push"}, {"reserve", "pop"},  {"ack", "finish"},
-        {"done", "finish"},       {"nack", "release"}, {"delete", "rm"},    {"cancel", "rm"},
-        {"peek", "get"},          {"show", "get"},     {"ls", "list"},      {"purge", "clear"},
-        {"flush", "clear"},       {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
-        {"version", "--version"},
+        {"put", "push"},    {"publish", "push"}, {"reserve", "pop"},  {"ack", "finish"},
+        {"done", "finish"}, {"nack", "release"}, {"delete", "rm"},    {"cancel", "rm"},
+        {"peek", "get"},    {"show", "get"},     {"ls", "list"},      {"purge", "clear"},
+        {"flush", "clear"}, {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
     };
     struct typo typo;
     typo_begin(&typo, word, strlen(word));
@@ -202,6 +200,8 @@ int main(int argc, char **argv)
     }
     argc -= optind;
     argv += optind;
+    if (strcmp(argv[0], "version") == 0 && argc == 1)
+        cli_show_version(&cli);
     if (strcmp(argv[0], "help") == 0) {
         static char flag[] = "--help";
         if (argc == 1) {

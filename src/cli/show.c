@@ -228,7 +228,17 @@ void show_failure(const json_t *failure, struct buf *out)
     }
 }
 
-/* The waits between attempts, and why the last attempt failed. */
+/* As --ttr takes it. */
+static void show_ttr(const json_t *job, struct buf *out)
+{
+    char room[TEXT_ROOM];
+    int64_t us;
+    if (!__builtin_mul_overflow(json_integer_value(json_object_get(job, "ttr_ms")), 1000, &us) &&
+        us >= 0)
+        buf_add_str(out, duration_exact(us, room));
+}
+
+/* The waits between attempts, as --retry takes them, and why the last attempt failed. */
 static void show_retries(const json_t *job, struct buf *out)
 {
     const json_t *retry = json_object_get(job, "retry"), *wait;
@@ -238,8 +248,11 @@ static void show_retries(const json_t *job, struct buf *out)
     json_array_foreach(retry, i, wait)
     {
         int64_t us = 0;
-        if (!__builtin_mul_overflow(json_integer_value(wait), 1000, &us))
-            buf_addf(out, "%s%s", i ? ", " : "retry     ", duration_text(us, room));
+        buf_add_str(out, i ? "," : "retry     ");
+        if (json_is_string(wait)) /* of microseconds: "1500us" */
+            text_add_safe(out, bytes_str(json_string_value(wait)), false);
+        else if (!__builtin_mul_overflow(json_integer_value(wait), 1000, &us) && us >= 0)
+            buf_add_str(out, duration_exact(us, room));
     }
     if (i > 0)
         buf_add_char(out, '\n');
@@ -263,7 +276,7 @@ void show_job(const json_t *job, struct buf *out)
         {"due", "due_ms"},
         {"deadline", "deadline_ms"},
         {"created", "created"},
-        {"ttr ms", "ttr_ms"},
+        {"ttr", "ttr_ms"},
         {"priority", "priority"},
         {"attempt", "attempt"},
         {"failures", "failures"},
@@ -286,6 +299,8 @@ void show_job(const json_t *job, struct buf *out)
         if (strcmp(key, "due_ms") == 0 || strcmp(key, "deadline_ms") == 0 ||
             strcmp(key, "created") == 0 || strcmp(key, "create_time") == 0)
             show_time(job, key, out);
+        else if (strcmp(key, "ttr_ms") == 0)
+            show_ttr(job, out);
         else
             show_value(job, key, out);
         buf_add_char(out, '\n');

@@ -43,6 +43,33 @@ const char *duration_text(int64_t us, char *room)
     return room;
 }
 
+const char *duration_exact(int64_t us, char *room)
+{
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {{"d", INT64_C(86400000000)},
+                 {"h", INT64_C(3600000000)},
+                 {"m", 60000000},
+                 {"s", 1000000},
+                 {"ms", 1000},
+                 {"us", 1}};
+    size_t len = 0;
+    CHECK(us >= 0);
+    (void)snprintf(room, TEXT_ROOM, "0s");
+    /* The longest, 106751991d4h54s775ms807us with an m, has 27 bytes. */
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (us < units[i].us)
+            continue;
+        int added = snprintf(room + len, TEXT_ROOM - len, "%lld%s", (long long)(us / units[i].us),
+                             units[i].name);
+        CHECK(added > 0 && (size_t)added < TEXT_ROOM - len);
+        len += (size_t)added;
+        us %= units[i].us;
+    }
+    return room;
+}
+
 const char *count_text(uint64_t count, char *room)
 {
     char *at = room + TEXT_ROOM - 1;

@@ -22,6 +22,10 @@ enum err duration_parse(const char *text, int64_t *out_us) MUST_USE;
 /* "0.35 ms" "12 ms" "1.5 s" "2m 5s" "3h 4m" "5d 2h", for reading, not for parsing. */
 const char *duration_text(int64_t us, char *room);
 
+/* The whole duration as duration_parse() takes it: "1h30m" "5s" "1s500us" "0s". For what people
+ * copy into an option. `us` is not negative. */
+const char *duration_exact(int64_t us, char *room);
+
 const char *count_text(uint64_t count, char *room); /* "1,234,567" */
 const char *size_text(uint64_t bytes, char *room);  /* "12.3 MiB" */
 

@@ -311,7 +311,7 @@ struct reply_hold {
 struct reply {
     enum err err;
     const char *why; /* with an error: details that err_text() lacks, a clause for people, such as
-                      * the value and its limit; or NULL */
+                      * the value and its limit; or NULL. Good while answered() runs */
     enum cmd_kind kind;
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept;            /* PUSH with IF_EXISTS_KEEP: the job was there already */

@@ -104,6 +104,19 @@ static void warn_of_data_dir(const struct command_line *line)
                  config_place_text(place).text, place.path ? "store.data_dir" : "--data-dir");
 }
 
+/* Names the file: who forgets -c would take the check of the defaults for one of theirs. */
+static void report_good(const struct laterd_options *options)
+{
+    if (options->config_files == 0)
+        (void)puts("laterd: the defaults and the command line are good; no file was checked, for "
+                   "none was given: -c FILE");
+    else if (options->config_files == 1)
+        (void)printf("laterd: the configuration in %s is good\n", options->config_file);
+    else
+        (void)printf("laterd: the configuration in the %u files up to %s is good\n",
+                     options->config_files, options->config_file);
+}
+
 /* Of laterd's own command line. */
 static bool read_laterd(struct command_line *line, int *out_status)
 {
@@ -140,7 +153,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
     *out_status = EXIT_SUCCESS;
     if (options.wish == LATERD_CHECK_CONFIG) {
         warn_of_data_dir(line);
-        (void)puts("laterd: the configuration is good");
+        report_good(&options);
     }
     return options.wish == LATERD_RUN;
 }

@@ -161,6 +161,8 @@ static int open_directory(const struct command_line *line, struct platform *plat
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     }
     platform->disk = os_disk_port(engine->disk);
+    engine->data_dir = realpath(dir, NULL);
+    platform->data_dir = engine->data_dir;
     if (!is_writable(engine->disk, dir))
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     warn_if_exposed(engine->disk, dir);
@@ -260,7 +262,9 @@ void engine_log(const struct laterd_engine *engine, const struct command_line *l
         log_event(LOG_INFO, "redis_opened", "prefix=%s partitions=%lld", config->redis_prefix,
                   (long long)config->redis_partitions);
     else
-        log_embedded(engine, line->persist ? config->data_dir : "none");
+        log_embedded(engine, !line->persist     ? "none"
+                             : engine->data_dir ? engine->data_dir
+                                                : config->data_dir);
 }
 
 void engine_offer(const struct laterd_engine *engine, struct server_options *options)
@@ -302,6 +306,7 @@ void engine_close(struct laterd_engine *engine)
         os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));
     fence_free(engine->fence);
     os_disk_free(engine->disk);
+    free(engine->data_dir); /* realpath()'s */
     *engine = (struct laterd_engine){.member = engine->member,
                                      .journal = engine->journal,
                                      .progress = engine->progress,

@@ -28,6 +28,7 @@ enum engine_opening {
 
 struct laterd_engine {
     struct os_disk *disk;       /* of the embedded engine; NULL: nothing is kept on disk */
+    char *data_dir;             /* its absolute path, from malloc(); NULL: not known */
     struct os_loop *loop;       /* watches `disk`: see engine_watch() */
     struct embedded *embedded;  /* NULL: it is the Redis engine */
     struct redis_engine *redis; /* NULL: it is the embedded engine */

@@ -70,7 +70,8 @@ struct embedded_options assemble_embedded(const struct config *config,
                 .id_seed = platform->store_id,
                 .epoch = platform->epoch,
             },
-        .directory = config->data_dir, /* where `later backup` finds it */
+        /* Where `later backup` finds it, from whatever folder it is started in. */
+        .directory = platform->data_dir ? platform->data_dir : config->data_dir,
         .durability = config->durability,
         .hash_key = platform->hash_key,
         .lease_first = platform->lease_key >> 2, /* far from the end of 64 bits */

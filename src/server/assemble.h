@@ -27,6 +27,7 @@ struct platform {
     struct sink *webhook;              /* NULL: there is none */
     const struct sink_table *brokers;  /* NULL: there are none */
     struct disk *disk;                 /* NULL: nothing is kept on disk */
+    const char *data_dir;              /* absolute path of its directory; NULL: not known */
     uint64_t epoch;                    /* see store_options::epoch; 0: there is no election */
     int64_t inline_commit_us;          /* see store_options::inline_us */
     uint32_t store_files_max;          /* see store_options::files_max */

@@ -1,9 +1,14 @@
 #include "server/door.h"
 
 #include "base/mem.h"
+#include "proto/settings/job_properties.h"
+#include "server/push_url.h"
 #include "server/server.h"
 
-enum { LOOK_UP_NS = 60 }; /* work for looking up the settings of one topic */
+enum {
+    LOOK_UP_NS = 60,   /* work for looking up the settings of one topic */
+    READ_URL_NS = 1000 /* and for reading what deliveries need of a job */
+};
 
 const struct principal principal_server = {.protocol = PROTOCOL_KINDS};
 
@@ -28,6 +33,7 @@ static struct schedule schedule_for(const struct server *server,
 struct filled {
     struct cmd cmd;
     struct schedule schedule;
+    char why[PUSH_URL_WHY]; /* of a refusal */
 };
 
 /*
@@ -48,9 +54,23 @@ static bool has_target(const struct topic_settings *settings, enum target_type t
     return settings && settings->target.type == type;
 }
 
-/* Checks whether the job may have a URL, or a route, of its own. */
-static enum err admit_target(struct server *server, const struct cmd_push *push,
-                             const struct topic_settings *settings, const char **out_why)
+/* False: deliveries to the job's URL can never be allowed; out_why says why. */
+static bool may_be_reached(struct server *server, struct bytes properties, char *out_why)
+{
+    struct job_properties read;
+    struct arena scratch = {0};
+    budget_spend(&server->budget, READ_URL_NS);
+    bool may = job_properties_read(properties, &scratch, &read, NULL) != OK || !read.url.len ||
+               push_url_may_be_reached(server->options.config, read.url, out_why);
+    arena_fini(&scratch);
+    return may;
+}
+
+/* Checks whether the job may have a URL, or a route, of its own. Jobs that come from elsewhere,
+ * such as the journal, are there already: their deliveries fail, but they are not lost. */
+static enum err admit_target(struct server *server, const struct principal *principal,
+                             const struct cmd_push *push, const struct topic_settings *settings,
+                             char *room, const char **out_why)
 {
     enum config_job_targets policy = server->options.config->job_targets;
     if (policy == JOB_TARGETS_OFF) {
@@ -63,13 +83,17 @@ static enum err admit_target(struct server *server, const struct cmd_push *push,
     }
     if (!push->own_target)
         return OK;
-    if (has_target(settings, TARGET_HTTP))
-        return OK;
-    if (settings || policy == JOB_TARGETS_TOPIC) {
+    bool sends = has_target(settings, TARGET_HTTP);
+    if (!sends && (settings || policy == JOB_TARGETS_TOPIC)) {
         *out_why = "the topic's settings have no target of type http (see push.job_targets)";
         return ERR_JOB_TARGET;
     }
-    make_pushed(server, push->topic);
+    if (principal->protocol != PROTOCOL_KINDS && !may_be_reached(server, push->properties, room)) {
+        *out_why = room;
+        return ERR_JOB_TARGET;
+    }
+    if (!sends)
+        make_pushed(server, push->topic);
     return OK;
 }
 
@@ -77,8 +101,9 @@ static enum err admit_target(struct server *server, const struct cmd_push *push,
  * Fills in what the job does not set, from its topic's settings or [defaults]; once, when it is
  * pushed: a change of settings only concerns later jobs. *out_cmd is `cmd`, or in `filled`.
  */
-static enum err fill_in(struct server *server, const struct cmd *cmd, struct filled *filled,
-                        const struct cmd **out_cmd, const char **out_why)
+static enum err fill_in(struct server *server, const struct principal *principal,
+                        const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
+                        const char **out_why)
 {
     const struct cmd_push *push = &cmd->push;
     const struct topic_settings *settings = NULL;
@@ -89,7 +114,7 @@ static enum err fill_in(struct server *server, const struct cmd *cmd, struct fil
         settings = registry_find(server->registry, push->topic, NULL);
     }
     if (push->own_target || push->own_route) {
-        enum err err = admit_target(server, push, settings, out_why);
+        enum err err = admit_target(server, principal, push, settings, filled->why, out_why);
         if (err)
             return err;
     }
@@ -137,7 +162,7 @@ static enum err admit(struct server *server, const struct principal *principal,
     *out_cmd = cmd;
     if (cmd->kind == CMD_PUSH)
         return server->refusing_pushes ? ERR_DRAINING
-                                       : fill_in(server, cmd, filled, out_cmd, out_why);
+                                       : fill_in(server, principal, cmd, filled, out_cmd, out_why);
     enum err err = OK;
     if (cmd->kind == CMD_RESERVE)
         err = admit_reserve(server, principal, &cmd->reserve);

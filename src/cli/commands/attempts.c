@@ -135,16 +135,20 @@ static int replay_run(struct cli *cli, int argc, char **argv)
 const struct command command_replay = {
     .name = "replay",
     .synopsis = "[options] TOPIC",
-    .summary = "Make buried jobs ready again that failed in some way",
-    .help = "      --code CODE    of the last failure: 503, or 5xx; consumers have codes of their\n"
-            "                     own, up to 65535; 0: a failure without one, such as a time-out\n"
-            "      --since D      it was within the last D: 1h\n"
-            "      --from TIME    it was then or later: 2026-12-24T18:00:00Z, or epoch\n"
-            "                     milliseconds\n"
-            "      --to TIME      it was before then\n"
-            "  -n, --max N        at most N (the server's limits.batch_jobs)\n"
-            "\nWithout --code and times any buried jobs, N at most. Exit 1 if none matches.\n"
-            "\nExample:\n"
-            "  later replay hooks --code 503 --since 1h\n",
+    .summary = "Make buried jobs ready again, by code and time of their failure",
+    .help =
+        "      --code CODE    whose last failure has this code: 503, or 5xx (500 to 599). "
+        "Consumers\n"
+        "                     choose theirs, up to 65535 (release and bury --code); 0: without\n"
+        "                     a code, as after a time-out\n"
+        "      --since D      that failed within the last D: 1h\n"
+        "      --from TIME    that failed then or later: 2026-12-24T18:00:00Z, or epoch\n"
+        "                     milliseconds\n"
+        "      --to TIME      that failed before then\n"
+        "  -n, --max N        at most N (the server's limits.batch_jobs)\n"
+        "\nAll of these must be true of a job. Without --code and times it is any buried job, N\n"
+        "at most. Exit 1 if none matches.\n"
+        "\nExample:\n"
+        "  later replay hooks --code 503 --since 1h\n",
     .run = replay_run,
 };

@@ -90,7 +90,7 @@ static int clear_all(struct clear *clear)
     cli->expects = "bad_field"; /* an older server knows no "all" */
     int code = clear_state(clear, "all");
     cli->expects = NULL;
-    if (code != EXIT_REFUSED || clear->deleted > 0 || !cli->expected)
+    if (!exit_is_refusal(code) || clear->deleted > 0 || !cli->expected)
         return code; /* another refusal, which has been printed, would only be printed again */
     code = EXIT_DONE;
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES && code == EXIT_DONE; state++)

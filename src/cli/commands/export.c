@@ -165,7 +165,7 @@ static int get_alone(struct exporting *all, struct bytes id)
     if (code == EXIT_REFUSED && all->cli->refused_status == 0)
         return strange(all);
     clear_progress(all);
-    if (code == EXIT_REFUSED)
+    if (exit_is_refusal(code))
         cli_message(all->cli, "the server does not show a job (%d)", all->cli->refused_status);
     else
         cli_message(all->cli, "%s", all->cli->client.error);

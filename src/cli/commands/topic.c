@@ -196,6 +196,15 @@ static int find(struct topic *topic, struct found *out_found)
     return EXIT_DONE;
 }
 
+/* For a verb that has nothing to do without the topic: its name may be mistyped. */
+static int check_there(struct topic *topic)
+{
+    json_t *answer = NULL;
+    int code = call(topic, "GET", "", NULL, &answer);
+    json_decref(answer);
+    return code;
+}
+
 static json_t *read_file(const struct topic *topic)
 {
     bool standard = strcmp(topic->file, "-") == 0;
@@ -360,6 +369,9 @@ static int set_run(struct topic *topic)
 
 static int unset_run(struct topic *topic)
 {
+    int code = check_there(topic);
+    if (code != EXIT_DONE)
+        return code;
     if (topic->if_version)
         set_condition(topic, 0);
     return put(topic, json_object());
@@ -382,13 +394,31 @@ static int show_run(struct topic *topic)
     return there ? EXIT_DONE : EXIT_NOTHING;
 }
 
+/* The server says the same of a topic that is not there. */
+static int report_no_target(struct topic *topic)
+{
+    struct cli *cli = topic->cli;
+    int code = check_there(topic);
+    if (code != EXIT_DONE)
+        return code;
+    cli->subject = topic->name;
+    cli_message(cli,
+                "the topic has no target with a URL (no_target): set one by `later topic set`");
+    cli->subject = NULL;
+    return EXIT_CONFLICT;
+}
+
 static int test_run(struct topic *topic, const char *body)
 {
     json_t *answer = NULL, *fields = json_object();
     if (body)
         json_object_set_new(fields, "body", cli_string(topic->cli, "BODY", body));
     topic->cli->wait_us = INT64_C(600) * 1000000; /* as long as a target may take */
+    topic->cli->expects = "no_target";
     int code = call(topic, "POST", "/test", fields, &answer);
+    topic->cli->expects = NULL;
+    if (code == EXIT_CONFLICT && topic->cli->expected)
+        return report_no_target(topic);
     if (code != EXIT_DONE)
         return code;
     bool delivered = strcmp(show_string(answer, "outcome"), "delivered") == 0;
@@ -510,6 +540,7 @@ const struct command command_topic = {
         "--file also sets what has no option: a broker as the target, bury_on, cloudevents, ca.\n"
         "unset takes all settings away and leaves the jobs; delete is `later delete-topic`.\n"
         "test sends one delivery now and shows what came back (exit 4 if it was not received).\n"
+        "unset and test of a topic that is not there: exit 1. test without a target: exit 3.\n"
         "\nExamples:\n"
         "  later topic set pay --url https://shop.example/hook --retry alipay --sign '$HOOK'\n"
         "  later topic set mail --attempts 5\n"

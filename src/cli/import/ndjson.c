@@ -130,7 +130,7 @@ static int configure(struct importing *all, const char *name, struct bytes setti
     }
     if (code == EXIT_DONE)
         print_line(all, "the topic has settings here, and they could not be read");
-    else if (code != EXIT_REFUSED && code != EXIT_CONFLICT)
+    else if (!exit_is_refusal(code) && code != EXIT_CONFLICT)
         return code;
     all->topics_refused++; /* which was printed; its jobs are pushed nevertheless */
     return EXIT_DONE;

@@ -175,6 +175,8 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         case 'c':
             if (config_read(config, optarg, out_error))
                 return ERR_INVALID;
+            options.config_file = optarg;
+            options.config_files++;
             break;
         case DATA_DIR: given.data_dir = optarg; break;
         case BEANSTALKD: return refuse(out_error, "--beanstalkd must be the first argument");

@@ -19,6 +19,8 @@ enum laterd_wish {
 struct laterd_options {
     enum laterd_wish wish;
     bool persist;
+    const char *config_file;             /* of the last -c; NULL: there was none. Borrowed */
+    unsigned config_files;               /* how many -c there were */
     const char *import_config;           /* LATERD_IMPORT_CONFIG: the file */
     char file_data_dir[CONFIG_TEXT_MAX]; /* the file's, if --data-dir named another; or empty */
     bool sets_data_dir;                  /* one of them names one */

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "proto/settings/target_url.h"
 #include "proto/settings/topic_settings.h"
+#include "server/push_url.h"
 
 static bool refuse(struct call *call, const char *field)
 {
@@ -34,9 +34,7 @@ static bool may_be_reached(const struct config *config, const struct target_http
                            struct call *call)
 {
     struct problem *problem = &call->problem;
-    uint8_t address[ADDRESS_BYTES];
-    struct bytes host;
-    uint16_t port;
+    char why[PUSH_URL_WHY];
     if (http->unix_socket.len) {
         if (is_listed(config->push_unix_sockets, http->unix_socket))
             return true;
@@ -46,19 +44,9 @@ static bool may_be_reached(const struct config *config, const struct target_http
     }
     if (!http->url.len) /* jobs bring their own */
         return true;
-    url_receiver(http->url, &host, &port);
-    if (!address_rule_allows_port(&config->push_rule, port)) {
-        (void)snprintf(problem->detail, sizeof(problem->detail), "push.ports does not have port %u",
-                       port);
-        return refuse(call, "url");
-    }
-    /* A proxy is given the URL, and decides. */
-    if (config->push_proxy[0] || !address_read(host, address) ||
-        address_rule_allows_address(&config->push_rule, address))
+    if (push_url_may_be_reached(config, http->url, why))
         return true;
-    (void)snprintf(problem->detail, sizeof(problem->detail),
-                   "the address %.*s is not public, and push.allow does not list it", (int)host.len,
-                   host.at);
+    (void)snprintf(problem->detail, sizeof(problem->detail), "%s", why);
     return refuse(call, "url");
 }
 

@@ -39,6 +39,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
                   ["get", "no-such", "--server", url, "-j"]):
         assert later(*words, server=nowhere).returncode == NOTHING
     assert later("topics", server=nowhere).returncode == UNREACHABLE
+    for words in (["--version"], ["-V"], ["version"], ["get", "--version"], ["topics", "-V"]):
+        assert later(*words, server=nowhere).stdout == later("--version").stdout, words
     assert later("--version").stdout.startswith("later ")
     assert "COMMAND" in later("--json", "--help").stdout
 
@@ -161,9 +163,28 @@ def test_what_is_printed_without_a_standard_output_gets_into_no_file(later, topi
     assert later("get", *ids).returncode == DONE
 
 
+@pytest.mark.parametrize("words", [
+    ["push", "t", "x", "--delay", "soon"], ["push", "t", "x", "--due", "soon"],       # later's, the server's
+    ["push", "t", "x", "--priority", "-1"], ["push", "t", "x", "--if-exists", "maybe"],
+    ["push", "t", "x", "--id", "@1"], ["push", "t" * 201, "x"], ["pop", ""],
+    ["list", "t", "--state", "late"], ["topics", "t" * 201],
+    ["topic", "set", "t", "--jitter", "x"], ["topic", "set", "t", "--jitter", "7"],
+    ["topic", "set", "t", "--rate", "x"], ["topic", "set", "t", "--retry", "10x"], ["topic", "set", "t", "--retry", "x"],
+    ["replay", "t", "--code", "x"], ["finish", ""]])
+def test_a_bad_value_is_exit_2_whoever_finds_it(later, words):
+    assert later(*words).returncode == USAGE
+
+
+@pytest.mark.parametrize("words", [
+    ["push", "t", "x", "--ttr", "9999d"], ["pop", "t", "--wait", "9999d"]])
+def test_a_good_value_above_a_limit_of_the_server_is_exit_4(later, words):
+    refused = later(*words)
+    assert refused.returncode == REFUSED and "limits." in refused.stderr, refused
+
+
 def test_an_empty_topic_is_named_once(later):
     answer = later("clear", "", "--yes")
-    assert (answer.returncode, answer.stderr) == (REFUSED, "later clear: topic: the topic is empty (bad_path)\n")
+    assert (answer.returncode, answer.stderr) == (USAGE, "later clear: topic: the topic is empty (bad_path)\n")
 
 
 def test_a_list_of_ids_goes_into_other_commands(later, topic):
@@ -365,7 +386,7 @@ def test_the_longest_durations_are_waited_for(later, topic):
 
 def test_a_long_value_is_shown_cut(later, topic):
     refused = later("push", topic, "x", "--id", "i" * 300)
-    assert refused.returncode == REFUSED and f"--id '{'i' * 59}…': " in refused.stderr, refused
+    assert refused.returncode == USAGE and f"--id '{'i' * 59}…': " in refused.stderr, refused
 
 
 @pytest.mark.parametrize("command", ["clear", "delete-topic"])
@@ -520,7 +541,7 @@ def test_a_replay_that_finds_none_says_where_codes_are_seen(later, topic):
     assert later("bury", topic, "--code", "950").returncode == DONE
     answer = later("replay", topic, "--code", "5xx")
     assert answer.returncode == NOTHING and f"`later list {topic} --state buried`" in answer.stderr
-    assert later("replay", topic, "--code", "0xx").returncode == REFUSED
+    assert later("replay", topic, "--code", "0xx").returncode == USAGE
     assert later("replay", topic, "--code", "9xx").stdout == "kicked 1 of 1 buried job\n"
 
 

@@ -56,4 +56,4 @@ def test_a_list_shows_them_if_it_is_asked(later, topic):
 
 @pytest.mark.parametrize("option, value", [("--tag", "a,b"), ("--biz-key", ""), ("--subtopic", "a\nb")])
 def test_a_label_that_is_none_is_refused_by_name(later, topic, option, value):
-    assert f"later push: {option}" in later("push", topic, "x", option, value, code=4)
+    assert f"later push: {option}" in later("push", topic, "x", option, value, code=2)

@@ -36,7 +36,7 @@ def test_set_changes_what_its_options_name_and_leaves_the_rest(client, later, to
                              "rate": "5/m", "paused": True})
     resume = ("topic", "set", topic, "--resumed", "--retry", "1s,2m", "--key-concurrency", "2", "--key-rate", "1/10s")
     refused = later(*resume) # what is paused sends nothing, and is not tried
-    assert refused.returncode == REFUSED and "$B is not in the environment" in refused.stderr, refused
+    assert refused.returncode == USAGE and "$B is not in the environment" in refused.stderr, refused
     assert later(*resume, "--sign", f"file:{path}").returncode == DONE
     target["sign"] = [f"file:{path}"]
     settings(client, topic, {"target": target, "retry": ["1s", "120s"], "attempts": 3, "jitter": 0.5,
@@ -147,8 +147,8 @@ def test_only_set_takes_options_for_settings(client, later, topic, verb):
 
 def test_what_the_server_refuses_names_the_field(later, topic):
     refused = later("topic", "set", topic, "--url", "ftp://a/")
-    assert refused.returncode == REFUSED and "http://" in refused.stderr
-    assert later("topic", "set", topic, "--sign", "whsec_abc").returncode == REFUSED
+    assert refused.returncode == USAGE and "http://" in refused.stderr
+    assert later("topic", "set", topic, "--sign", "whsec_abc").returncode == USAGE
 
 
 def test_topic_delete_deletes_settings_and_jobs(client, later, topic):
@@ -162,7 +162,42 @@ def test_topic_delete_deletes_settings_and_jobs(client, later, topic):
 
 
 def test_a_test_without_a_target_is_a_conflict(later, topic):
-    assert later("topic", "test", topic, "hello").returncode == CONFLICT
+    assert later("push", topic, "x").returncode == DONE
+    refused = later("topic", "test", topic, "hello")
+    assert refused.returncode == CONFLICT
+    assert refused.stderr == (f"later topic: {topic}: the topic has no target with a URL (no_target): "
+                              "set one by `later topic set`\n")
+
+
+def test_a_push_to_an_address_that_is_never_allowed_is_refused(later, topic):
+    assert later("topic", "set", topic, "--url", "https://a.example/", "--paused").returncode == DONE
+    refused = later("push", topic, "x", "--url", "http://10.1.2.3/hook")
+    assert (refused.returncode, refused.stderr) == (
+        REFUSED, "later push: a job may not bring a target of its own here: the address 10.1.2.3 is not public, "
+                 "and push.allow does not list it (job_target)\n")
+    done = later("push", topic, "--lines", "--url", "http://10.1.2.3/hook", input="a\nb\n")
+    assert done.returncode == REFUSED and done.stdout == "0 pushed, 2 refused\n", done
+    assert later("push", topic, "x", "--url", "https://b.example/").returncode == DONE
+
+
+@pytest.mark.parametrize("verb", ["unset", "test", "show"])
+def test_a_topic_that_is_not_there_is_exit_1(later, topic, verb):
+    refused = later("topic", verb, topic)
+    assert (refused.returncode, refused.stdout) == (NOTHING, "")
+    assert refused.stderr == f"later topic: {topic}: no such topic (not_found)\n"
+
+
+def test_unset_of_a_topic_without_settings_leaves_it(later, topic):
+    assert later("push", topic, "x").returncode == DONE
+    done = later("topic", "unset", topic)
+    assert (done.returncode, done.stdout) == (DONE, "no settings\n")
+
+
+def test_a_schedule_and_a_ttr_are_printed_as_options_take_them(later, topic):
+    assert later("push", topic, "x", "--id", topic, "--ttr", "90s", "--retry", "0,1500us,1h30m").returncode == DONE
+    lines = later("get", topic).stdout.splitlines()
+    assert "ttr       1m30s" in lines and "retry     0s,1500us,1h30m" in lines
+    assert later("push", topic, "x", "--ttr", "1m30s", "--retry", "0s,1500us,1h30m").returncode == DONE
 
 
 def test_push_takes_names_levels_and_what_deliveries_need(client, later, topic):
@@ -232,7 +267,7 @@ def test_get_shows_the_schedule_what_it_carries_and_the_last_failure(client, lat
     done = later("bury", job_id, "--lease", job["lease"], "--reason", "the bank is closed", "--code", "7")
     assert done.returncode == DONE
     lines = later("get", job_id).stdout.splitlines()
-    assert "retry     1.0 s, 2m 0s" in lines and "key       k" in lines and 'headers   {"A":"b"}' in lines
+    assert "retry     1s,2m" in lines and "ttr       1m" in lines and "key       k" in lines and 'headers   {"A":"b"}' in lines
     failed, = [line for line in lines if line.startswith("failed ")]
     assert failed.endswith("code 7: the bank is closed"), failed
 

@@ -181,6 +181,23 @@ def test_a_job_may_bring_its_url_where_its_topic_has_a_target_of_type_http(clien
     assert result["problem"]["field"] == "url"
 
 
+def test_an_empty_schedule_of_a_push_counts_against_that_of_the_topic(client, topic):
+    """Its client wants it back at once, however often."""
+    configure(client, topic, retry=["1h"], attempts=2)
+    job = client.push_id(topic, retry=[])
+    for failures in range(4):
+        taken, = client.reserve(topic, wait="5s")
+        assert taken["id"] == job and taken["failures"] == failures and "retry" not in taken
+        assert client.post(f"/v1/jobs/{urllib.parse.quote(job)}/release", {}).json()["state"] == "ready"
+    configure(client, topic, target={"type": "http"}, retry=["1h"], paused=True)
+    assert client.push(topic, retry=[]).status == 201
+
+
+def test_an_empty_schedule_of_a_topic_is_refused(client, topic):
+    answer = put(client, topic, {"retry": []})
+    assert answer.status == 400 and code(answer) == "bad_field" and "at least one wait" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("policy", ["any", "off"])
 def test_push_job_targets_says_which_jobs_may_bring_a_url(laterd, topic, policy):
     server = laterd({"push": {"job_targets": policy}})

@@ -32,10 +32,15 @@ def test_what_is_hardly_meant_is_taken_with_a_warning(tmp_path):
     path = tmp_path / "laterd.conf"
     path.write_text("[store]\nhistory = 30\nhorizon = 0\nburied_in_memory = 5\n")
     told = run("-c", path, "--check-config")
-    assert told.returncode == 0 and told.stdout == "laterd: the configuration is good\n"
+    assert told.returncode == 0 and told.stdout == f"laterd: the configuration in {path} is good\n"
     history, buried = told.stderr.splitlines()
     assert ":2: warning: store.history = 30 is 30 seconds" in history
     assert ":4: warning: store.buried_in_memory has no effect" in buried
+
+
+def test_a_check_without_a_file_says_that_none_was_checked():
+    told = run("--check-config", "--http", "127.0.0.1:9477")
+    assert told.returncode == 0 and "no file was checked" in told.stdout and "-c FILE" in told.stdout
 
 
 def test_help_and_version_answer_and_end():

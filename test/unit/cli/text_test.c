@@ -61,6 +61,28 @@ static void a_duration_without_a_unit_or_with_a_wrong_one_is_refused(void **stat
     }
 }
 
+static void an_exact_duration_is_read_as_the_same_one(void **state)
+{
+    static const struct {
+        int64_t us;
+        const char *text;
+    } all[] = {{0, "0s"},
+               {1, "1us"},
+               {1500, "1ms500us"},
+               {60000000, "1m"},
+               {90500000, "1m30s500ms"},
+               {INT64_C(86400000000) * 3650, "3650d"},
+               {INT64_MAX, "106751991d4h54s775ms807us"}};
+    char room[TEXT_ROOM];
+    int64_t us;
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        assert_string_equal(duration_exact(all[i].us, room), all[i].text);
+        assert_int_equal(duration_parse(room, &us), OK);
+        assert_int_equal(us, all[i].us);
+    }
+}
+
 static void durations_are_shown_with_the_unit_that_fits(void **state)
 {
     char room[TEXT_ROOM];
@@ -201,6 +223,7 @@ int main(void)
         cmocka_unit_test(an_argument_is_named_by_the_usage),
         cmocka_unit_test(durations_are_read_with_their_units),
         cmocka_unit_test(a_duration_without_a_unit_or_with_a_wrong_one_is_refused),
+        cmocka_unit_test(an_exact_duration_is_read_as_the_same_one),
         cmocka_unit_test(durations_are_shown_with_the_unit_that_fits),
         cmocka_unit_test(counts_and_sizes_are_easy_to_read),
         cmocka_unit_test(a_terminal_never_obeys_a_job),

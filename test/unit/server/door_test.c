@@ -3,11 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "base/mem.h"
 #include "server/door.h"
+#include "server/push_url.h"
 #include "server/server.h"
 
 struct bed {
@@ -25,6 +27,7 @@ struct asked {
     unsigned answers;
     enum err err;
     enum cmd_kind kind;
+    char why[PUSH_URL_WHY];
 };
 
 static struct bed *bed_of(const struct engine *engine)
@@ -72,6 +75,7 @@ static void note_answer(struct ticket *ticket, const struct reply *reply)
     asked->answers++;
     asked->err = reply->err;
     asked->kind = reply->kind;
+    (void)snprintf(asked->why, sizeof(asked->why), "%s", reply->why ? reply->why : "");
 }
 
 static const struct principal http = {.protocol = PROTOCOL_HTTP};
@@ -264,6 +268,56 @@ static void push_job_targets_decides_on_jobs_with_a_url(void **state)
     }
 }
 
+/* Why the push is refused; "": it is not. The text is good until the next call. */
+static const char *refusal_of(struct bed *bed, const struct principal *who, const struct cmd *cmd)
+{
+    static struct asked asked;
+    asked = (struct asked){.ticket.answered = note_answer};
+    (void)server_submit(&bed->server, who, cmd, &asked.ticket);
+    assert_int_equal(asked.err, asked.why[0] ? ERR_JOB_TARGET : OK);
+    return asked.why;
+}
+
+/* What fails at each delivery is refused at once, with the words of [push]. */
+static void a_job_with_an_address_that_is_never_allowed_is_refused(void **state)
+{
+    static const struct {
+        const char *url, *why; /* NULL: it is taken */
+    } cases[] = {
+        {"http://10.0.0.5/hook",
+         "the address 10.0.0.5 is not public, and push.allow does not list it"},
+        {"http://[::1]/", "the address ::1 is not public, and push.allow does not list it"},
+        {"http://192.168.7.9/", NULL},
+        {"https://a.example:444/", "push.ports does not have port 444"},
+        {"https://a.example/", NULL},
+        {"http://localhost/", NULL}, /* a name: its delivery decides */
+        {"http://8.8.8.8/", NULL},
+    };
+    const char *problem;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config = {.job_targets = JOB_TARGETS_TOPIC};
+        struct buf text = {0};
+        struct bed bed;
+        buf_addf(&text, "{\"url\":\"%s\"}", cases[i].url);
+        struct cmd cmd = {
+            .kind = CMD_PUSH,
+            .push = {.topic = BYTES("t"), .own_target = true, .properties = buf_bytes(&text)}};
+        open_with_settings(&bed, "{\"target\":{\"type\":\"http\"}}");
+        bed.server.options.config = &config;
+        assert_int_equal(address_rule_set_ports(&config.push_rule, BYTES("80, 443"), &problem), OK);
+        assert_int_equal(address_rule_add_allow(&config.push_rule, BYTES("192.168.7.9"), &problem),
+                         OK);
+        const char *why = cases[i].why ? cases[i].why : "";
+        assert_string_equal(refusal_of(&bed, &http, &cmd), why);
+        assert_string_equal(refusal_of(&bed, &ourselves, &cmd), ""); /* as from the journal */
+        memcpy(config.push_proxy, "http://p:1", sizeof("http://p:1"));
+        assert_string_equal(refusal_of(&bed, &http, &cmd), strstr(why, "ports") ? why : "");
+        registry_free(bed.server.registry);
+        buf_fini(&text);
+    }
+}
+
 static void push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq(void **state)
 {
     static const struct {
@@ -310,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_topic_with_a_target_has_waits_of_its_own_if_nobody_says_any),
         cmocka_unit_test(only_the_server_reserves_on_a_topic_with_a_target),
         cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_url),
+        cmocka_unit_test(a_job_with_an_address_that_is_never_allowed_is_refused),
         cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq),
         cmocka_unit_test(memory_is_admitted_up_to_its_limit),
     };
