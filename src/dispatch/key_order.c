@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "dispatch/pump_parts.h"
+#include "dispatch/rank_heap.h"
 #include "proto/settings/job_properties.h"
 
 enum {
@@ -38,7 +39,6 @@ struct key_entry {
     uint32_t number; /* in key_order::entries */
     uint64_t seq;
     int64_t due_us;    /* without shipment: when its job is due */
-    int64_t rank_us;   /* found at the start: its sort key among those */
     int64_t place_us;  /* its due time relative to the first one's, when both are given back */
     struct list place; // key_queue::entries
     struct key_queue *queue;
@@ -69,8 +69,9 @@ struct key_scan {
     enum scan_state state;
     enum job_state listed; /* DELAYED, READY, RESERVED */
     struct buf cursor;
-    struct buf seqs; /* of uint64_t: jobs that must be read one by one */
-    size_t next;     /* in `seqs` */
+    /* Jobs that must be read one by one, when all are listed: jobs are not listed in the order in
+       which they came. */
+    struct rank_heap found;
     struct ticket ticket;
     struct timer timer;
     uint32_t forget; /* the entry that a restart handles next; POOL_NONE: all are done */
@@ -490,33 +491,16 @@ static void scan_page(struct key_order *order, const struct reply *reply)
     struct key_scan *scan = &order->scan;
     for (uint32_t i = 0; i < reply->count; i++) {
         const struct job_view *job = &reply->jobs[i];
+        /* A job that failed held its key, and so was before all that were put off behind it. */
         if (has_place(order, job))
-            buf_add(&scan->seqs, &job->ref.seq, sizeof(job->ref.seq));
+            rank_heap_add(&scan->found,
+                          (struct ranked_job){.rank_us = job->failures ? 0 : job->due_us,
+                                              .seq = job->ref.seq});
     }
     scan->cursor.len = 0;
     buf_add_bytes(&scan->cursor, reply->cursor);
     if (!scan->cursor.len)
         scan->listed++;
-}
-
-/* Moves the entry to its place by rank_us: jobs are not listed in the order in which they came. */
-static void sort_in(struct key_entry *entry)
-{
-    struct list *before = entry->place.prev;
-    unsigned looks = 0;
-    for (; before != &entry->queue->entries &&
-           LIST_ENTRY(before, struct key_entry, place)->rank_us > entry->rank_us;
-         before = before->prev)
-        looks++;
-    if (before == entry->place.prev)
-        return;
-    list_remove(&entry->place);
-    list_add_head(before, &entry->place);
-    int64_t place_us = 0;
-    for (struct list *node = entry->queue->entries.next; node != &entry->queue->entries;
-         node = node->next, looks++)
-        LIST_ENTRY(node, struct key_entry, place)->place_us = place_us++;
-    spend_looks(entry->queue->order->lane->pump, looks);
 }
 
 static void scan_job(struct key_order *order, const struct job_view *job)
@@ -530,10 +514,13 @@ static void scan_job(struct key_order *order, const struct job_view *job)
         return;
     struct key_entry *entry = entry_add(order, properties.key, job->ref.seq);
     entry->due_us = job->state == JOB_RESERVED ? pump_now(pump) : job->due_us;
-    /* A job that failed held its key, and so was before all that were put off behind it. */
-    entry->rank_us = job->failures ? 0 : job->due_us;
-    sort_in(entry);
     queue_go(entry->queue);
+}
+
+/* True: all jobs were listed. */
+static bool is_listed(const struct key_scan *scan)
+{
+    return scan->listed > JOB_RESERVED;
 }
 
 static void scan_answered(struct ticket *ticket, const struct reply *reply)
@@ -546,8 +533,8 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
         scan_later(order, now_us + SHORT_US / 4);
         return;
     }
-    if (scan->next < scan->seqs.len) {
-        scan->next += sizeof(uint64_t);
+    if (is_listed(scan)) {
+        rank_heap_drop(&scan->found);
         if (!reply->err)
             scan_job(order, &reply->jobs[0]);
     } else if (reply->err) {
@@ -555,9 +542,9 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
     } else {
         scan_page(order, reply);
     }
-    if (scan->next >= scan->seqs.len && scan->listed > JOB_RESERVED) {
+    if (is_listed(scan) && scan->found.count == 0) {
         scan->state = SCAN_DONE;
-        buf_fini(&scan->seqs);
+        rank_heap_fini(&scan->found);
         buf_fini(&scan->cursor);
         lane_want(order->lane);
         return;
@@ -600,10 +587,8 @@ static void scan_step(struct timer *timer)
                                 .state = scan->listed,
                                 .max = PAGE,
                                 .cursor = buf_bytes(&scan->cursor)}};
-    if (scan->next < scan->seqs.len) {
-        cmd = (struct cmd){.kind = CMD_GET};
-        memcpy(&cmd.job.ref.seq, scan->seqs.at + scan->next, sizeof(uint64_t));
-    }
+    if (is_listed(scan))
+        cmd = (struct cmd){.kind = CMD_GET, .job.ref.seq = scan->found.at[0].seq};
     scan->state = SCAN_PENDING;
     scan->ticket = (struct ticket){.answered = scan_answered};
     (void)pump_submit(order->lane->pump, &cmd, &scan->ticket);
@@ -631,7 +616,7 @@ void key_order_restart(struct key_order *order)
     if (scan->state == SCAN_PENDING)
         pump->options.door->cancel(pump->options.door, &scan->ticket);
     scan->listed = JOB_DELAYED;
-    scan->cursor.len = scan->seqs.len = scan->next = 0;
+    scan->cursor.len = scan->found.count = 0;
     scan->forget = 0;
     scan_later(order, pump_now(pump));
 }
@@ -651,7 +636,7 @@ void key_order_free(struct key_order *order)
         if (queue->key)
             queue_free(queue);
     }
-    buf_fini(&order->scan.seqs);
+    rank_heap_fini(&order->scan.found);
     buf_fini(&order->scan.cursor);
     map_fini(&order->by_seq);
     map_fini(&order->by_key);

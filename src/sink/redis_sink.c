@@ -508,7 +508,10 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 {
+    const struct redis_sink *redis = of_callbacks(callbacks);
     node_ready(callbacks, node); /* waiting pushes may have another server now, or none */
+    if (redis->options.lost && !redis->closing)
+        redis->options.lost(redis->options.owner);
 }
 
 static void slots_moved(struct topology_callbacks *callbacks)
@@ -576,6 +579,14 @@ static const struct sink_verbs verbs = {
     .close = sink_close,
     .threadless = true,
 };
+
+/* All connections have a pointer to our URL. */
+void redis_sink_log_in_as(struct sink *sink, const struct redis_url *url)
+{
+    struct redis_sink *redis = self(sink);
+    memcpy(redis->url.user, url->user, sizeof(url->user));
+    memcpy(redis->url.password, url->password, sizeof(url->password));
+}
 
 struct sink *redis_sink_new(const struct redis_sink_options *options)
 {

@@ -35,11 +35,15 @@ struct redis_sink_options {
     const char *sentinel_user, *sentinel_password; /* empty: none */
     struct tls *tls;                               /* NULL: none */
     int64_t timeout_us;          /* for connecting, and for silence while replies are pending */
+    void (*lost)(void *owner);   /* a connection ended, or could not be made; may be NULL */
     void (*closed)(void *owner); /* called when nothing borrowed is used any more; may be NULL */
     void *owner;
 };
 
 /* Begins to connect; never fails. sink_verbs::close frees it. */
 struct sink *redis_sink_new(const struct redis_sink_options *options);
+
+/* Later connections log in with the user and password of this URL; all else of it is ignored. */
+void redis_sink_log_in_as(struct sink *sink, const struct redis_url *url);
 
 #endif

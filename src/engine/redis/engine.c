@@ -482,8 +482,10 @@ static void make_owners(struct redis_engine *redis)
                                              .lost = key_lost,
                                              .missed = partition_forgot_us,
                                              .owner = redis});
-    settings_sync_init(&redis->settings, &(struct settings_sync_options){.space = &redis->space,
-                                                                         .calls = &redis->calls});
+    settings_sync_init(&redis->settings,
+                       &(struct settings_sync_options){.space = &redis->space,
+                                                       .calls = &redis->calls,
+                                                       .loop = redis->options.loop});
     redis_journal_init(&redis->journal,
                        &(struct journal_feed_options){.space = &redis->space,
                                                       .calls = &redis->calls,

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+enum { SWEPT_AT_ONCE = 500 };
+
 struct known_settings {
     uint32_t number;   /* in the pool */
     uint32_t round;    /* in which it was seen last */
@@ -112,23 +114,41 @@ static void take_page(struct settings_sync *sync, const struct script_settings *
     }
 }
 
-/*
- * All pages were read: removes settings that were in none, unless we have set them since the first
- * page. Our change may be older, and its answer late: then others have removed them.
- */
+/* All pages were read, and what was in none is removed. */
 static void end_walk(struct settings_sync *sync)
 {
-    struct list *next;
-    for (struct list *at = sync->all.next; at != &sync->all; at = next) {
-        struct known_settings *known = LIST_ENTRY(at, struct known_settings, place);
-        next = at->next;
+    sync->pending = sync->walks = false;
+    sync->loaded = true;
+    sync->changes = sync->walked;
+}
+
+/*
+ * All pages were read: removes settings that were in none, unless we have set them since the first
+ * page. Our change may be older, and its answer late: then others have removed them. A slice in
+ * each turn: if the key was lost it may be a hundred thousand.
+ */
+static void sweep(struct timer *timer)
+{
+    struct settings_sync *sync = LIST_ENTRY(timer, struct settings_sync, sweep);
+    for (unsigned i = 0; i < SWEPT_AT_ONCE; i++) {
+        sync->swept = pool_next(&sync->topics, sync->swept);
+        if (sync->swept == POOL_NONE) {
+            end_walk(sync);
+            return;
+        }
+        struct known_settings *known = pool_at(&sync->topics, sync->swept++);
         bool since = known->own > sync->walk_own && known->version > sync->walked_version;
         if (known->round != sync->round && !since)
             take_away(sync, known, sync->walked_version);
     }
-    sync->walks = false;
-    sync->loaded = true;
-    sync->changes = sync->walked;
+    loop_arm(sync->options.loop, timer, sync->options.loop->now_us + 1); /* not in this turn */
+}
+
+static void begin_sweep(struct settings_sync *sync)
+{
+    sync->pending = true; /* no call until it ends: a page would begin another round */
+    sync->swept = 0;
+    sweep(&sync->sweep);
 }
 
 static void ask(struct settings_sync *sync);
@@ -169,7 +189,7 @@ static void walked(struct settings_sync *sync, const struct script_request *call
     if (page->more)
         ask(sync);
     else
-        end_walk(sync);
+        begin_sweep(sync);
 }
 
 static void fetched(struct settings_sync *sync, const struct script_settings *page)
@@ -219,7 +239,7 @@ static void ask(struct settings_sync *sync)
 
 void settings_sync_init(struct settings_sync *sync, const struct settings_sync_options *options)
 {
-    *sync = (struct settings_sync){.options = *options, .stale = true};
+    *sync = (struct settings_sync){.options = *options, .stale = true, .sweep.expired = sweep};
     pool_init(&sync->topics, sizeof(struct known_settings));
     map_init(&sync->by_name, has_name, sync);
     list_init(&sync->all);
@@ -227,6 +247,7 @@ void settings_sync_init(struct settings_sync *sync, const struct settings_sync_o
 
 void settings_sync_fini(struct settings_sync *sync)
 {
+    loop_cancel(sync->options.loop, &sync->sweep);
     while (!list_empty(&sync->all))
         drop(sync, LIST_ENTRY(sync->all.next, struct known_settings, place));
     pool_fini(&sync->topics);

@@ -20,10 +20,12 @@
 #include "base/pool.h"
 #include "engine/redis/script_request.h"
 #include "port/engine.h"
+#include "port/loop.h"
 
 struct settings_sync_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
 };
 
 struct settings_sync {
@@ -38,14 +40,16 @@ struct settings_sync {
     bool loaded;       /* all settings were read once */
     bool stale;        /* all must be read again */
     bool lost;         /* the key was lost, and there are no settings since */
-    bool pending;      /* a call is under way */
+    bool pending;      /* a call is under way, or the rest of what was read last */
     bool reopened;     /* partition 0 was opened since the first page */
     bool walks;        /* it reads all settings, … */
     uint64_t walk_own; /* … since `own` was this, … */
     uint32_t round;    /* … for the n-th time, … */
     uint64_t walked;   /* … of which this was the last change when it began */
     uint64_t walked_version;
-    struct buf from;            /* where the next page begins: a cursor of … */
+    uint32_t swept;     /* all was read: the number in `topics` that is looked at next, … */
+    struct timer sweep; /* … when this expires */
+    struct buf from;    /* where the next page begins: a cursor of … */
     const struct node *read_at; /* … this node, which no other node understands */
     uint64_t pages;             /* calls so far */
 };

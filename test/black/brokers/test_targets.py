@@ -81,6 +81,33 @@ def test_a_stream_gets_each_job_with_its_fields(broker, laterd_to):
     assert entry["attempt"] == "1" and entry["message_id"] and "." not in entry["message_id"]
 
 
+def test_redis_is_logged_in_to_with_a_password_that_was_replaced(broker, laterd_to, tmp_path):
+    def write(password):
+        (tmp_path / "new").write_text(f"redis://:{password}@127.0.0.1:{broker.port}/0\n", encoding="utf-8")
+        os.rename(tmp_path / "new", tmp_path / "url")
+
+    def replace(password):
+        broker.call("CONFIG", "SET", "requirepass", password)
+        broker.password = password
+        broker.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    replace("0ld")
+    write("0ld")
+    laterd, client = laterd_to("cache", "redis", f"file:{tmp_path}/url")
+    set_target(client, "pay", type="redis", broker="cache", kind="list", key="bodies")
+    push(client, "pay", 0, 1)
+    wait_until(lambda: left(client, "pay") == 0)
+    os.remove(tmp_path / "url")
+    replace("n3w")
+    push(client, "pay", 1, 1)
+    wait_until(lambda: laterd.events("broker_url_unread"))
+    assert left(client, "pay") == 1
+    write("n3w")
+    wait_until(lambda: left(client, "pay") == 0)
+    assert broker.call("LRANGE", "bodies", 0, -1) == [b"body 1", b"body 0"]
+    assert not any(password in line for line in laterd.lines for password in ("0ld", "n3w"))
+
+
 def test_a_list_gets_the_bodies(broker, laterd_to):
     _, client = laterd_to("cache", "redis", broker.url)
     set_target(client, "pay", type="redis", broker="cache", kind="list", key="work")

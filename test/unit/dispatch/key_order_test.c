@@ -249,6 +249,38 @@ static void keys_are_forgotten_in_slices_and_found_again_in_their_order(void **s
     assert_order(bed, before, JOBS + KEYS);
 }
 
+/* Half of what waits for its key is due, half was put off: the latter are listed first, but come
+   last. Each of the others once went through all of them to its place. */
+static void jobs_of_a_key_find_their_places_at_a_start_whatever_order_they_are_listed_in(
+    void **state)
+{
+    enum { JOBS = 2000 };
+    struct bed *bed = *state;
+    bed->answer = is_not_taken_for_an_hour;
+    out = true;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, 1);
+    bed_pass(bed, 20 * SECOND_US);
+    pause_topic(bed, CMD_PAUSE);
+    run_all(bed, JOBS / 2);
+    assert_int_equal(bed_jobs(bed, JOB_READY), JOBS / 2);
+    assert_int_equal(bed_jobs(bed, JOB_DELAYED), JOBS / 2);
+    bed_settings(bed, "keyed", UNORDERED);
+    uint64_t looks = bed_counts(bed)->key_looks;
+    bed_settings(bed, "keyed", KEYED);
+    out = false;
+    bed_pass(bed, 5 * SECOND_US);
+    assert_int_equal(bed_counts(bed)->keyed, JOBS);
+    assert_true(bed_counts(bed)->key_looks - looks < 4 * JOBS);
+    unsigned before = bed->seen_count;
+    pause_topic(bed, CMD_RESUME);
+    bed_pass(bed, 2 * INT64_C(3600) * SECOND_US);
+    assert_int_equal(left(bed), 0);
+    assert_int_equal(bed->seen_count - before, JOBS);
+    for (unsigned i = before; i < bed->seen_count; i++)
+        assert_int_equal(bed->seen[i].seq, i - before + 1);
+}
+
 /* Jobs of one key wait in memory behind one that is sent, or has failed, when the order is switched
    off and on again. */
 static void assert_order_of_all_that_waited(struct bed *bed, bool fails)
@@ -291,6 +323,8 @@ int main(void)
         BED_TEST_OF(keys_whose_jobs_wait_for_long_cost_few_look_ups, &plain),
         BED_TEST_OF(p8_a_job_that_fails_again_goes_not_through_all_that_wait_for_it, &plain),
         BED_TEST_OF(keys_are_forgotten_in_slices_and_found_again_in_their_order, &in_slices),
+        BED_TEST_OF(jobs_of_a_key_find_their_places_at_a_start_whatever_order_they_are_listed_in,
+                    &plain),
         BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),
         BED_TEST_OF(so_they_do_behind_one_that_has_failed, &plain),
     };

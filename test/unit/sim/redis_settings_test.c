@@ -401,6 +401,34 @@ static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void
     end_two();
 }
 
+/* How many topics lose their settings is decided by who deletes the key: a turn takes a share. */
+static void lost_settings_of_many_topics_are_taken_away_in_slices(void **state)
+{
+    enum { MANY = 1800, SLICE_MOST = 500 };
+    unsigned slices = 0;
+    (void)state;
+    options.topics_max = TOPICS_MAX;
+    start_one();
+    set_many(0, MANY, "one");
+    redis_does("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:s\r\n");
+    unsigned begun = here.calls;
+    for (int i = 0; i < 3000 && here.calls - begun < MANY; i++) {
+        unsigned before = here.calls;
+        assert_false(before > begun && settings_sync_is_whole(&engine->settings));
+        turn();
+        assert_in_range(here.calls - before, 0, SLICE_MOST);
+        slices += here.calls > before;
+    }
+    assert_in_range(slices, MANY / SLICE_MOST, MANY / SLICE_MOST + 1);
+    turns(3 * MS);
+    assert_true(settings_sync_is_whole(&engine->settings));
+    assert_string_equal(here.topics[0].text, "");
+    assert_string_equal(here.topics[MANY - 1].text, "");
+    (void)set("t7", "two");
+    assert_string_equal(here.topics[7].text, "two");
+    stop();
+}
+
 /* The master comes back with what it had: versions and counts are lower than what was told. */
 static void settings_of_a_redis_that_was_restored_are_told_again(void **state)
 {
@@ -551,6 +579,8 @@ int main(void)
             no_settings_are_taken_away_when_a_slot_moves_while_all_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(
             settings_that_were_lost_are_taken_away_and_later_ones_are_newer, setup, teardown),
+        cmocka_unit_test_setup_teardown(lost_settings_of_many_topics_are_taken_away_in_slices,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(settings_of_a_redis_that_was_restored_are_told_again, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(p5_a_change_whose_answer_is_lost_is_made_once, setup,
