@@ -35,6 +35,12 @@ static struct known_settings *find(const struct settings_sync *sync, struct byte
     return number == MAP_NONE ? NULL : pool_at(&sync->topics, number);
 }
 
+static struct known_settings *first(const struct settings_sync *sync)
+{
+    bool none = list_empty(&sync->all);
+    return none ? NULL : LIST_ENTRY(sync->all.next, struct known_settings, place);
+}
+
 static struct known_settings *add(struct settings_sync *sync, struct bytes topic)
 {
     uint32_t number = pool_take(&sync->topics);
@@ -55,6 +61,21 @@ static void drop(struct settings_sync *sync, struct known_settings *known)
     pool_give(&sync->topics, known->number);
 }
 
+/* Those that were not seen in this round come first in `all`. */
+static void mark_seen(struct settings_sync *sync, struct known_settings *known)
+{
+    known->round = sync->round;
+    list_remove(&known->place);
+    list_add_tail(&sync->all, &known->place);
+}
+
+static void mark_unseen(struct settings_sync *sync, struct known_settings *known)
+{
+    known->round = 0;
+    list_remove(&known->place);
+    list_add_head(&sync->all, &known->place);
+}
+
 static void notify(const struct settings_sync *sync, struct bytes topic, uint64_t version,
                    struct bytes settings)
 {
@@ -69,7 +90,7 @@ static void set(struct settings_sync *sync, struct bytes topic, uint64_t version
     if (!known)
         known = add(sync, topic);
     known->version = version;
-    known->round = sync->round;
+    mark_seen(sync, known);
     known->own = 0;
     known->text.len = 0;
     buf_add_bytes(&known->text, settings);
@@ -94,7 +115,7 @@ static void take_one(struct settings_sync *sync, struct bytes topic, uint64_t ve
     struct known_settings *known = find(sync, topic);
     bool newer = known && known->own > sync->asked_own;
     if (known)
-        known->round = sync->round;
+        mark_seen(sync, known);
     if (newer && !settings.len)
         sync->stale = true; /* the order of the two is unknown */
     else if (newer && version < known->version)
@@ -131,14 +152,14 @@ static void sweep(struct timer *timer)
 {
     struct settings_sync *sync = LIST_ENTRY(timer, struct settings_sync, sweep);
     for (unsigned i = 0; i < SWEPT_AT_ONCE; i++) {
-        sync->swept = pool_next(&sync->topics, sync->swept);
-        if (sync->swept == POOL_NONE) {
+        struct known_settings *known = first(sync);
+        if (!known || known->round == sync->round) {
             end_walk(sync);
             return;
         }
-        struct known_settings *known = pool_at(&sync->topics, sync->swept++);
-        bool since = known->own > sync->walk_own && known->version > sync->walked_version;
-        if (known->round != sync->round && !since)
+        if (known->own > sync->walk_own && known->version > sync->walked_version)
+            mark_seen(sync, known);
+        else
             take_away(sync, known, sync->walked_version);
     }
     loop_arm(sync->options.loop, timer, sync->options.loop->now_us + 1); /* not in this turn */
@@ -147,7 +168,6 @@ static void sweep(struct timer *timer)
 static void begin_sweep(struct settings_sync *sync)
 {
     sync->pending = true; /* no call until it ends: a page would begin another round */
-    sync->swept = 0;
     sweep(&sync->sweep);
 }
 
@@ -248,8 +268,8 @@ void settings_sync_init(struct settings_sync *sync, const struct settings_sync_o
 void settings_sync_fini(struct settings_sync *sync)
 {
     loop_cancel(sync->options.loop, &sync->sweep);
-    while (!list_empty(&sync->all))
-        drop(sync, LIST_ENTRY(sync->all.next, struct known_settings, place));
+    for (struct known_settings *known; (known = first(sync));)
+        drop(sync, known);
     pool_fini(&sync->topics);
     map_fini(&sync->by_name);
     buf_fini(&sync->from);
@@ -327,5 +347,5 @@ void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint6
     set(sync, topic, version, settings);
     known = find(sync, topic);
     known->own = sync->own;
-    known->round = 0; /* in no page */
+    mark_unseen(sync, known); /* it is in no page */
 }

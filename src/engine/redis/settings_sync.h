@@ -33,7 +33,7 @@ struct settings_sync {
     struct settings_observer *observer; /* or NULL, until there is one */
     struct pool topics;                 /* struct known_settings */
     struct map by_name;
-    struct list all;  // known_settings::place
+    struct list all;  // known_settings::place; first those that were in no page of this round
     uint64_t changes; /* the last change that is known */
     uint64_t own;     /* how many of our own changes were answered, or may have been executed */
     uint64_t asked_own;
@@ -47,9 +47,8 @@ struct settings_sync {
     uint32_t round;    /* … for the n-th time, … */
     uint64_t walked;   /* … of which this was the last change when it began */
     uint64_t walked_version;
-    uint32_t swept;     /* all was read: the number in `topics` that is looked at next, … */
-    struct timer sweep; /* … when this expires */
-    struct buf from;    /* where the next page begins: a cursor of … */
+    struct timer sweep;         /* all was read: what was in no page is removed when this expires */
+    struct buf from;            /* where the next page begins: a cursor of … */
     const struct node *read_at; /* … this node, which no other node understands */
     uint64_t pages;             /* calls so far */
 };
