@@ -33,6 +33,7 @@ static enum err redis_open(const struct broker_options *options, struct sink **o
 
 #else
 
+#include "base/backoff.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -42,7 +43,10 @@ static enum err redis_open(const struct broker_options *options, struct sink **o
 #include "sink/redis_sink.h"
 #include "sink/reference.h"
 
-enum { LOOK_US = 5 * 1000 /* a link waits longer before it connects again */ };
+enum {
+    LOOK_US = 5 * 1000,        /* a link waits longer before it connects again */
+    LOOK_MAX_US = 1000 * 1000, /* of a file that cannot be read for long (NFS, a pipe) */
+};
 
 /* What the thread reads. It may outlive the broker: the last one that has it frees it. */
 struct reading {
@@ -60,7 +64,8 @@ struct redis_broker {
     struct loop *loop;
     struct tls *tls;
     struct reading *reading; /* under way; NULL: none */
-    struct timer look;       /* while one is under way: is it done? */
+    struct timer look;       /* while one is under way: is it done? … */
+    int64_t look_us;         /* … and if not, how long until the next look */
     bool complained;
     const char *name, *text; /* in the configuration: its name and the URL */
 };
@@ -124,7 +129,8 @@ static void look(struct timer *timer)
     struct redis_broker *broker = LIST_ENTRY(timer, struct redis_broker, look);
     struct reading *reading = broker->reading;
     if (!atomic_load(&reading->done)) {
-        loop_arm(broker->loop, &broker->look, broker->loop->now_us + LOOK_US);
+        broker->look_us = backoff_after(broker->look_us, LOOK_MAX_US);
+        loop_arm(broker->loop, &broker->look, broker->loop->now_us + broker->look_us);
         return;
     }
     complain_unread(broker, reading);
@@ -149,7 +155,8 @@ static void lost(void *owner)
         return;
     }
     broker->reading = reading;
-    loop_arm(broker->loop, &broker->look, broker->loop->now_us + LOOK_US);
+    broker->look_us = LOOK_US;
+    loop_arm(broker->loop, &broker->look, broker->loop->now_us + broker->look_us);
 }
 
 static void closed(void *owner)

@@ -88,7 +88,9 @@ static enum err admit_target(struct server *server, const struct principal *prin
         *out_why = "the topic's settings have no target of type http (see push.job_targets)";
         return ERR_JOB_TARGET;
     }
-    if (principal->protocol != PROTOCOL_KINDS && !may_be_reached(server, push->properties, room)) {
+    bool to_unix = sends && settings->target.http.unix_socket.len > 0; /* whatever the URL says */
+    if (!to_unix && principal->protocol != PROTOCOL_KINDS &&
+        !may_be_reached(server, push->properties, room)) {
         *out_why = room;
         return ERR_JOB_TARGET;
     }

@@ -152,8 +152,11 @@ static void rebuild(struct opening *opening, enum script_rebuild what, const cha
                     const char *hint)
 {
     if (opening->rebuilding &&
-        (opening->what != REBUILD_CONVERT || opening->then_what != REBUILD_CONVERT))
+        (opening->what != REBUILD_CONVERT || opening->then_what != REBUILD_CONVERT)) {
+        if (what == REBUILD_ALL && opening->then_what == REBUILD_LOST)
+            opening->then_what = what; /* which puts back what was lost, too */
         return;
+    }
     log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"",
               opening->partition, reason, hint);
     opening->then_what = what;

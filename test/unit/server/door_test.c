@@ -353,6 +353,22 @@ static void push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq(void **sta
     }
 }
 
+/* The delivery connects to the socket, whose path is what is checked. */
+static void a_jobs_url_is_not_checked_where_its_topic_has_a_unix_socket(void **state)
+{
+    struct config config = {.job_targets = JOB_TARGETS_TOPIC};
+    struct bed bed;
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"),
+                               .own_target = true,
+                               .properties = BYTES("{\"url\":\"http://127.0.0.1:8080/a\"}")}};
+    (void)state;
+    open_with_settings(&bed, "{\"target\":{\"type\":\"http\",\"unix_socket\":\"/run/a\"}}");
+    bed.server.options.config = &config;
+    assert_string_equal(refusal_of(&bed, &http, &cmd), "");
+    registry_free(bed.server.registry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +381,7 @@ int main(void)
         cmocka_unit_test(only_the_server_reserves_on_a_topic_with_a_target),
         cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_url),
         cmocka_unit_test(a_job_with_an_address_that_is_never_allowed_is_refused),
+        cmocka_unit_test(a_jobs_url_is_not_checked_where_its_topic_has_a_unix_socket),
         cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq),
         cmocka_unit_test(memory_is_admitted_up_to_its_limit),
     };

@@ -429,6 +429,25 @@ static void lost_settings_of_many_topics_are_taken_away_in_slices(void **state)
     stop();
 }
 
+/* A place in memory that a topic has left is nobody's: reading all again must not take it for one. */
+static void all_settings_are_read_again_after_some_were_removed(void **state)
+{
+    (void)state;
+    start_one();
+    set_many(0, 3, "one");
+    (void)set("t0", "");
+    turns(2 * HEARD_US);
+    redis_does("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:s\r\n");
+    for (int k = 0; k < 3000 && here.calls < 6; k++)
+        turn();
+    turns(3 * MS);
+    assert_true(settings_sync_is_whole(&engine->settings));
+    assert_int_equal(here.calls, 3 + 1 + 2);
+    (void)set("t1", "two");
+    assert_string_equal(here.topics[1].text, "two");
+    stop();
+}
+
 /* The master comes back with what it had: versions and counts are lower than what was told. */
 static void settings_of_a_redis_that_was_restored_are_told_again(void **state)
 {
@@ -581,6 +600,8 @@ int main(void)
             settings_that_were_lost_are_taken_away_and_later_ones_are_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(lost_settings_of_many_topics_are_taken_away_in_slices,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(all_settings_are_read_again_after_some_were_removed, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(settings_of_a_redis_that_was_restored_are_told_again, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(p5_a_change_whose_answer_is_lost_is_made_once, setup,
