@@ -388,7 +388,12 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
 {
     const struct body_place *place = &fetch->place;
     const struct segment *segment = segments_find(reads->store->segments, fetch->segment);
-    if (is_unsettled(reads->store, place)) { /* the end of its commit starts a turn */
+    bool unsettled = is_unsettled(reads->store, place);
+    if (unsettled && reads->store->failed) { /* nothing more reaches its file */
+        end_fetch(reads, fetch, ERR_IO);
+        return;
+    }
+    if (unsettled) { /* the end of its commit starts a turn */
         list_remove(&fetch->link);
         list_add_tail(&reads->unsettled, &fetch->link);
         return;
@@ -510,6 +515,8 @@ void body_reads_turn(struct body_reads *reads)
 int64_t body_reads_next_us(const struct body_reads *reads)
 {
     bool waits = !nothing_waits(reads) && reads->store->now_us < reads->retry_at_us;
+    if (reads->store->failed && !list_empty(&reads->unsettled))
+        return reads->store->now_us; /* no commit will start the turn that ends them */
     return waits ? reads->retry_at_us : INT64_MAX;
 }
 
@@ -565,9 +572,10 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     const char *memory = log_recent(store->log, place->where, &recent_len);
     if (memory && recent_len < len)
         return ERR_DAMAGED;
-    /* The body of a record as large as BATCH_FULL may not be in the buffer yet (log.c: it comes
+    /* The body of a record larger than a batch may not be in the buffer yet (log.c: it comes
        late), and copying it would take too long. */
-    if (memory && len > IN_TURN_BYTES && (len > BATCH_FULL || is_settled(store, place)))
+    bool late = len > store->options.batch_full;
+    if (memory && (late || (len > IN_TURN_BYTES && is_settled(store, place))))
         return ERR_AGAIN;
     if (!memory)
         memory = kept_bytes(store->body_reads, place->where, len);

@@ -113,6 +113,8 @@ static struct store *store_new(const struct store_options *options,
         store->options.files_max = FILES_OPEN_MAX;
     if (store->options.files_max < FILES_OPEN_MIN)
         store->options.files_max = FILES_OPEN_MIN;
+    if (store->options.batch_full == 0)
+        store->options.batch_full = BATCH_FULL;
     store->manifest = manifest_new(store);
     store->segments = segments_new(store);
     store->slices = slices_new(store);

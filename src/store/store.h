@@ -68,6 +68,9 @@ struct store_options {
     /* A small commit into a segment without zeros writes this many zeros behind itself; a multiple
        of DISK_ALIGN, at most DISK_ZEROS_MAX; 0 = DISK_ZEROS_MAX. */
     uint64_t zeros_bytes;
+    /* A batch has no more bytes than this, unless one record has; the log takes over the memory of
+       larger bodies (decision 0146). Less in tests; 0 = BATCH_FULL. */
+    uint64_t batch_full;
     struct discard *discard; /* frees large memory in pieces; NULL: it is freed at once */
     bool never_reuses;       /* the file of a segment that has left the log is removed */
     bool never_cleans;       /* never free a segment: for callers that cannot relocate */

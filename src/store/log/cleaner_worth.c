@@ -241,7 +241,7 @@ void cleaner_relocate(struct cleaner *cleaner, struct event *event, uint64_t whe
     struct scan *scan = &cleaner->scan;
     struct buf memory = {.at = scan->window, .len = scan->len, .cap = scan->cap};
     bool last = cleaner->walk.at == cleaner->walk.end; /* of its batch: nothing borrows any more */
-    if (last && event->body.len > SPILL_WINDOW)
+    if (last && event->body.len > SPILL_WINDOW / BATCH_FULL * cleaner->options->batch_full)
         event->memory = &memory;
     cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, where);
     event->memory = NULL;

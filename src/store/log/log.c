@@ -41,8 +41,8 @@ static void make_room(struct log *log, size_t payload_bytes)
     uint64_t in_segment = batch->segment->size_bytes - batch->offset;
     if (in_segment < room)
         room = in_segment;
-    if (room > BATCH_FULL)
-        room = BATCH_FULL;
+    if (room > log->options->batch_full)
+        room = log->options->batch_full;
     batch->payload_max = room / BLOCK * BLOCK - BATCH_HEAD;
 }
 
@@ -145,7 +145,7 @@ static uint64_t place_record(struct log *log, size_t len)
     if (batch && batch->payload_bytes + len > batch->payload_max) {
         size_t payload = batch->payload_bytes + len;
         uint64_t room = batch->segment->size_bytes - batch->offset;
-        bool full = batch->record_count > 0 && batch_bytes(payload) > BATCH_FULL;
+        bool full = batch->record_count > 0 && batch_bytes(payload) > log->options->batch_full;
         if (full || batch_bytes(payload) > room) {
             log_seal(log);
             batch = NULL;
@@ -194,15 +194,16 @@ static uint32_t features_of(const struct event *event)
     return features | (writes_place(event) ? FEATURE_SLICES : 0);
 }
 
-static bool comes_late(const struct event *event)
+static bool comes_late(const struct log *log, const struct event *event)
 {
-    return event->kind == EVENT_JOB && event->memory && event->body.len > BATCH_FULL;
+    return event->kind == EVENT_JOB && event->memory && event->body.len > log->options->batch_full;
 }
 
 /* Writes the record into the batch: all of it, or what does not come late. */
-static void encode(struct batch *batch, const struct event *event, size_t len, char *record)
+static void encode(const struct log *log, const struct event *event, size_t len, char *record)
 {
-    if (!comes_late(event)) {
+    struct batch *batch = log->open;
+    if (!comes_late(log, event)) {
         record_encode(event, len, record);
         return;
     }
@@ -226,7 +227,7 @@ static struct stored append(struct log *log, const struct event *event)
     size_t len = record_bytes(event);
     char *record = add_record(log, len, &offset);
     struct batch *batch = log->open;
-    encode(batch, event, len, record);
+    encode(log, event, len, record);
     if (log->relocating)
         mark(log, event, record);
     else
@@ -518,7 +519,8 @@ static void batch_valid(const struct log *log, const struct batch *batch)
     CHECK(end <= segment->size_bytes);
     CHECK(batch->durable < batch->number);
     CHECK((batch->payload_bytes == lead_bytes(log)) == (batch->record_count == 0));
-    CHECK(batch->record_count <= 1 || batch_bytes(batch->payload_bytes) <= BATCH_FULL);
+    CHECK(batch->record_count <= 1 ||
+          batch_bytes(batch->payload_bytes) <= log->options->batch_full);
     const char *at = log_recent(log, where_of(segment->number, batch->offset), &(size_t){0});
     CHECK(at == batch->at); /* L3 */
 }

@@ -419,10 +419,17 @@ static void a_large_body_that_never_reaches_its_file_is_not_waited_for(void **st
     make_bed(&bed, 1);
     fetch_late(&bed, expected, &late);
     store_fail(bed.model.store, EIO);
-    turn(&bed);
-    assert_true(late.ended);
-    assert_int_equal(late.fetch.err, ERR_IO);
-    store_fetch_end(bed.model.store, &late.fetch);
+    assert_true(store_next_us(bed.model.store) <= bed.model.now_us);
+    for (int i = 0; i < 2; i++) { /* also one that comes after the failure */
+        turn(&bed);
+        assert_true(late.ended);
+        assert_int_equal(late.fetch.err, ERR_IO);
+        store_fetch_end(bed.model.store, &late.fetch);
+        if (i == 0) {
+            late.ended = false;
+            store_fetch(bed.model.store, &late.fetch);
+        }
+    }
     mem_free(expected);
     free_bed(&bed);
 }

@@ -72,6 +72,9 @@ static inline enum err model_body_at(struct model *model, const struct body_plac
     while (!waited.ended) {
         model->now_us += 10000;
         store_turn(model->store, model->now_us);
+        if (model->lates) /* it may wait until it is in its file */
+            for (int lane = 0; lane < LANE_COUNT; lane++)
+                (void)sim_disk_step(model->disk, (enum disk_lane)lane);
         (void)sim_disk_step(model->disk, LANE_READ);
         store_poll(model->store);
     }

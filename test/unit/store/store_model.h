@@ -95,7 +95,9 @@ struct model {
     unsigned openings;            /* … of so many times in the last opening */
     unsigned opening_ends_at;     /* which of them ends it; 0: none */
     bool relocating;
-    unsigned far_room; /* so many times there is memory for far jobs */
+    unsigned lates;      /* of so many pushes about one brings its memory; 0: none does … */
+    unsigned late, lent; /* … and so many bodies the log has taken over, of the cleaner these */
+    unsigned far_room;   /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
     struct store_error noticed;                                       /* the last one */
     struct buf image;       /* of far jobs, as far as it has been read */
@@ -264,7 +266,10 @@ static inline void model_failed(struct store_callbacks *callbacks, int sys_errno
 /* All events go this way; the cleaner's copies are none. */
 static inline struct stored model_append(struct model *model, const struct event *event)
 {
+    bool brings = event->memory && event->memory->at;
     struct stored stored = store_append(model->store, event);
+    if (brings && !event->memory->at)
+        ++*(model->relocating ? &model->lent : &model->late);
     if (model->appended && !model->relocating)
         model->appended(model, event);
     return stored;
@@ -275,8 +280,9 @@ static inline enum job_state model_state(const struct model_job *job)
     return job->buried ? JOB_BURIED : job->ready ? JOB_READY : JOB_DELAYED;
 }
 
-static inline struct stored model_emit(struct model *model, const struct model_job *job,
-                                       struct bytes content_type, struct bytes body)
+static inline struct stored model_emit_of(struct model *model, const struct model_job *job,
+                                          struct bytes content_type, struct bytes body,
+                                          struct buf *memory)
 {
     uint64_t id = job->id ? job->id : job->seq;
     struct event event = {
@@ -290,9 +296,26 @@ static inline struct stored model_emit(struct model *model, const struct model_j
         .topic = BYTES("topic"),
         .content_type = content_type,
         .body = body,
+        .memory = memory,
         .record = job->stored,
     };
     return model_append(model, &event);
+}
+
+/* A client's: its body may be in memory that the log may take over. What the log does not take over
+   is gone afterwards. */
+static inline struct stored model_emit(struct model *model, const struct model_job *job,
+                                       struct bytes content_type, struct bytes body)
+{
+    struct buf memory = {0};
+    if (!model->lates || model_random(model, model->lates) > 0)
+        return model_emit_of(model, job, content_type, body, NULL);
+    buf_add_bytes(&memory, body);
+    struct stored stored = model_emit_of(model, job, content_type, buf_bytes(&memory), &memory);
+    if (memory.at)
+        memset(memory.at, 0xee, memory.cap);
+    buf_fini(&memory);
+    return stored;
 }
 
 static inline void model_emit_move(struct model *model, const struct model_job *job)
@@ -319,7 +342,7 @@ static inline void model_relocate(struct store_callbacks *callbacks, const struc
     if (there && event->kind == EVENT_MOVE)
         model_emit_move(model, job);
     else if (there && event->kind == EVENT_JOB)
-        job->stored = model_emit(model, job, event->content_type, event->body);
+        job->stored = model_emit_of(model, job, event->content_type, event->body, event->memory);
     model->relocating = false;
 }
 
