@@ -75,13 +75,13 @@ static void root_write(struct server *server, const struct reply *topics, struct
 {
     (void)server;
     (void)topics;
-    buf_addf(
-        out,
-        "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
-        "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
-        "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/due\",\"/v1/limits\","
-        "\"/v1/topics\",\"/v1/cluster\",\"/v1/journal\"]}\n",
-        LATERD_VERSION);
+    buf_addf(out,
+             "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
+             "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
+             "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/"
+             "due?within=1h,1d\",\"/v1/limits\","
+             "\"/v1/topics\",\"/v1/cluster\",\"/v1/journal\"]}\n",
+             LATERD_VERSION);
 }
 
 static void limits_write(struct server *server, const struct reply *topics, struct buf *out)

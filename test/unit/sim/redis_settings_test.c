@@ -429,7 +429,8 @@ static void lost_settings_of_many_topics_are_taken_away_in_slices(void **state)
     stop();
 }
 
-/* A place in memory that a topic has left is nobody's: reading all again must not take it for one. */
+/* A place in memory that a topic has left is nobody's: reading all again must not take it for one.
+ */
 static void all_settings_are_read_again_after_some_were_removed(void **state)
 {
     (void)state;
