@@ -256,12 +256,12 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     command->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_FAR};
     command->embedded = embedded;
     command->cmd = *cmd;
-    if (cmd->kind == CMD_PUSH)
+    if (cmd->kind == CMD_PUSH) {
         command->cmd.push.memory = NULL; /* its sender's, who does not wait */
-    if (cmd->kind == CMD_PUSH)
         copy_push(&command->cmd.push, (char *)(command + 1));
-    else
+    } else {
         copy_job(&command->cmd.job, (char *)(command + 1));
+    }
     embedded->read_waiter_count++;
     fetch(command, places[0]);
     if (ticket)
