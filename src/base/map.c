@@ -5,6 +5,8 @@
  */
 #include "base/map.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/mem.h"
 
@@ -46,13 +48,17 @@ static void slots_free(uint64_t *slots, uint32_t cap)
         mem_pages_free(slots, cap * sizeof(*slots));
 }
 
+static uint64_t *slots_new(uint32_t cap)
+{
+    size_t size_bytes = cap * sizeof(uint64_t);
+    return cap < PAGE_SLOTS ? mem_zalloc(size_bytes) : mem_pages(size_bytes);
+}
+
 /* An empty segment for this many entries. */
 static struct map_segment segment_for(uint32_t count)
 {
-    struct map_segment segment = {.cap = cap_for(count)};
-    size_t size_bytes = segment.cap * sizeof(*segment.slots);
-    segment.slots = segment.cap < PAGE_SLOTS ? mem_zalloc(size_bytes) : mem_pages(size_bytes);
-    return segment;
+    uint32_t cap = cap_for(count);
+    return (struct map_segment){.slots = slots_new(cap), .cap = cap};
 }
 
 static uint32_t next_of(const struct map_segment *segment, uint32_t i)
@@ -86,12 +92,40 @@ static void segment_take_all(struct map_segment *segment, const struct map_segme
     segment->count += from->count;
 }
 
+/* Gives an array other than `from_cap` slots. All of them are empty then. */
+static uint64_t *slots_resize(uint64_t *slots, uint32_t from_cap, uint32_t cap)
+{
+    if (from_cap < PAGE_SLOTS || cap < PAGE_SLOTS) {
+        slots_free(slots, from_cap);
+        return slots_new(cap);
+    }
+    slots = mem_pages_resize(slots, from_cap * sizeof(*slots), cap * sizeof(*slots));
+    memset(slots, 0, (cap < from_cap ? cap : from_cap) * sizeof(*slots));
+    return slots;
+}
+
+/*
+ * Empties the segment and gives it slots for this many entries. Returns those that it had, on the
+ * heap: to copy and to clear them costs less than new slots, most of whose pages the kernel must
+ * map and zero again.
+ */
+static struct map_segment segment_renew(struct map_segment *segment, uint32_t count)
+{
+    size_t size_bytes = segment->cap * sizeof(*segment->slots);
+    struct map_segment old = *segment;
+    old.slots = mem_alloc(size_bytes);
+    memcpy(old.slots, segment->slots, size_bytes);
+    segment->cap = cap_for(count);
+    segment->slots = slots_resize(segment->slots, old.cap, segment->cap);
+    segment->count = 0;
+    return old;
+}
+
 static void segment_resize(struct map_segment *segment, uint32_t count)
 {
-    struct map_segment old = *segment;
-    *segment = segment_for(count);
+    struct map_segment old = segment_renew(segment, count);
     segment_take_all(segment, &old);
-    slots_free(old.slots, old.cap);
+    mem_free(old.slots);
 }
 
 static bool is_full(const struct map_segment *segment)
@@ -147,16 +181,15 @@ static void split(struct map *map)
     set_segment_count(map, number + 1);
     struct map_segment *lower = &map->segments[number & map->mask >> 1];
     struct map_segment *upper = &map->segments[number];
-    struct map_segment old = *lower;
-    uint32_t upper_count = count_of(&old, map->mask, number);
-    *lower = segment_for(old.count - upper_count);
+    uint32_t upper_count = count_of(lower, map->mask, number);
+    struct map_segment old = segment_renew(lower, lower->count - upper_count);
     *upper = segment_for(upper_count);
     for (uint32_t i = 0; i < old.cap; i++) {
         uint64_t slot = old.slots[i];
         if (slot)
             segment_put(((uint32_t)hash_of(slot) & map->mask) == number ? upper : lower, slot);
     }
-    slots_free(old.slots, old.cap);
+    mem_free(old.slots);
 }
 
 /* Undoes the last split. */
