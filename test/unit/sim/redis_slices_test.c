@@ -22,14 +22,12 @@ static unsigned answered_of(const struct client *clients, unsigned count)
     return answered;
 }
 
-/* As when marks are gone: each group that waits must ask again; and as at the end: each wait ends.
- */
-static void p8_all_who_wait_are_served_in_slices(void **state)
+enum { WAITERS = 30 };
+static struct client clients[WAITERS];
+
+/* Each waits for a topic of its own. */
+static struct engine *start_with_waiters(void)
 {
-    enum { WAITERS = 30 };
-    static struct client clients[WAITERS];
-    struct budget spent = {0};
-    (void)state;
     options.partitions = 1;
     options.waiters_max = WAITERS;
     options.topics_max = 0;
@@ -46,6 +44,16 @@ static void p8_all_who_wait_are_served_in_slices(void **state)
         clients[i] = (struct client){.ticket.answered = client_answered};
         (void)port->verbs->submit(port, &take, &clients[i].ticket);
     }
+    return port;
+}
+
+/* As when marks are gone: each group that waits must ask again; and as at the end: each wait ends.
+ */
+static void p8_all_who_wait_are_served_in_slices(void **state)
+{
+    struct budget spent = {0};
+    (void)state;
+    struct engine *port = start_with_waiters();
     turns(100 * MS);
     assert_int_equal(dirty_groups(), 0);
     port->verbs->use_budget(port, &spent);
@@ -77,26 +85,9 @@ static unsigned groups_with_calls(void)
 
 static void p8_who_changes_in_each_turn_has_a_turn_too(void **state)
 {
-    enum { WAITERS = 30 };
-    static struct client clients[WAITERS];
     struct budget spent = {0};
     (void)state;
-    options.partitions = 1;
-    options.waiters_max = WAITERS;
-    options.topics_max = 0;
-    add_address(7000);
-    assert_int_equal(start(), OK);
-    struct engine *port = redis_engine_port(engine);
-    for (unsigned i = 0; i < WAITERS; i++) {
-        char name[16];
-        struct bytes topic = bytes_of(name, (size_t)snprintf(name, sizeof(name), "t%02u", i));
-        struct cmd take = {
-            .kind = CMD_RESERVE,
-            .reserve = {
-                .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
-        clients[i] = (struct client){.ticket.answered = client_answered};
-        (void)port->verbs->submit(port, &take, &clients[i].ticket);
-    }
+    struct engine *port = start_with_waiters();
     turns(100 * MS);
     assert_int_equal(groups_with_calls(), 0);
     port->verbs->use_budget(port, &spent);
