@@ -496,7 +496,8 @@ void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct 
                             .number = listener,
                             .tls = tls,
                             .timeout_us = timeout_us};
-    (void)loop_watch_source(loop, &at->source, EPOLLIN);
+    if (!loop->accept_again_us) /* else resume_listeners() watches it with the others */
+        (void)loop_watch_source(loop, &at->source, EPOLLIN);
 }
 
 void os_loop_wake_by(struct os_loop *loop, int fd)
