@@ -25,7 +25,8 @@ const struct config_key config_keys[] = {
     {"server", "hosts", KIND_HOSTS, 0, 0, 0, "",
      "Names that HTTP clients call this server by, without ports, between commas; may be given "
      "several times. A request that names another host is refused (403), unless it is an IP "
-     "address, localhost, or a name in server.http. *: any name, which lets web pages in."},
+     "address, localhost, or a name in server.http or member.advertise. *: any name, which lets "
+     "web pages in."},
     {"server", "log_level", KIND_LEVEL, 0, 0, 0, "info", "debug, info, warn or error."},
     {"server", "drain_seconds", KIND_SECONDS, NUMBER(drain_us), 0, DAY, "10",
      "After SIGTERM, how long clients have to take their answers."},
