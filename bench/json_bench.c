@@ -57,7 +57,8 @@ static struct http1 http;
 static struct arena scratch;
 static struct buf out;
 
-static const struct api_limits limits = {.body_bytes = 1 << 20, .json_depth = 32};
+static const struct api_limits limits = {
+    .body_bytes = 1 << 20, .json_depth = 32, .ttr_max_us = INT64_MAX};
 
 static size_t parse_http(void)
 {

@@ -34,14 +34,28 @@ static enum protocol_kind protocol_named(const struct config *config, const char
  * Sockets that the service manager opened replace the configured listeners of their protocol. One
  * whose name begins with a protocol's option is for that protocol; the others are for HTTP, or, if
  * no HTTP is configured, for the configured protocol. They get the configured dialects in order.
+ * Returns 0, or the exit status.
  */
-static void take_passed(struct listeners *listeners, const struct config *config,
-                        unsigned taken[PROTOCOL_KINDS])
+static int take_passed(const struct command_line *line, struct listeners *listeners,
+                       unsigned taken[PROTOCOL_KINDS])
 {
     enum { PASSED_MAX = LOOP_LISTENERS_MAX - PROTOCOL_KINDS * CONFIG_LISTENERS_MAX };
+    const struct config *config = &line->config;
     struct listen_passed passed[PASSED_MAX];
     unsigned count = listen_passed(passed, PASSED_MAX);
+    if (count > PASSED_MAX) { /* clients of the others would wait forever */
+        complain("the service manager passes %u sockets in (LISTEN_FDS), and laterd takes %d: name "
+                 "fewer in its socket units",
+                 count, PASSED_MAX);
+        return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
+    }
     for (unsigned i = 0; i < count; i++) {
+        if (!passed[i].listens) {
+            complain("descriptor %d%s%s, which the service manager passes in (LISTEN_FDS), is no "
+                     "socket that listens: its socket unit needs ListenStream=, and Accept=no",
+                     passed[i].fd, passed[i].name[0] ? ", " : "", passed[i].name);
+            return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
+        }
         enum protocol_kind kind = protocol_named(config, passed[i].name);
         const struct config_listeners *like = &config->listeners[kind];
         struct server_listener what = {.protocol = kind, .dialect = protocols[kind].dialect};
@@ -51,6 +65,7 @@ static void take_passed(struct listeners *listeners, const struct config *config
         taken[kind]++;
         add(listeners, passed[i].fd, what);
     }
+    return 0;
 }
 
 static void complain_taken(const struct command_line *line, const struct protocol *protocol)
@@ -121,9 +136,8 @@ int listeners_open(const struct command_line *line, struct listeners *out_listen
 {
     const struct config *config = &line->config;
     unsigned taken[PROTOCOL_KINDS] = {0};
-    int status = 0;
     *out_listeners = (struct listeners){0};
-    take_passed(out_listeners, config, taken);
+    int status = take_passed(line, out_listeners, taken);
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
         const struct config_listeners *listeners = &config->listeners[kind];
         for (unsigned i = 0; i < listeners->count && !taken[kind] && !status; i++) {

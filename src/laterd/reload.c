@@ -39,7 +39,8 @@ void reload(struct command_line *line)
         return;
     }
     config_init(&config);
-    optind = 0; /* getopt starts over */
+    config.again = true; /* this thread must not wait for a pipe */
+    optind = 0;          /* getopt starts over */
     if (laterd_options_read(line->argc, line->argv, &config, &options, &error)) {
         log_failure(&error);
         return;

@@ -183,6 +183,15 @@ static void next_name(const char **names, char *room)
     *names += len + ((*names)[len] == ':');
 }
 
+/* Not one that accept() has returned (Accept=yes), nor a pipe, nor one for datagrams. */
+static bool listens(int fd)
+{
+    int type = 0, accepts = 0;
+    socklen_t len = sizeof(int);
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &len) == 0 && accepts;
+}
+
 unsigned listen_passed(struct listen_passed *out_passed, unsigned max)
 {
     const char *pid = getenv("LISTEN_PID");
@@ -193,13 +202,12 @@ unsigned listen_passed(struct listen_passed *out_passed, unsigned max)
                 bytes_to_u64(bytes_str(fds), &count) && for_pid == (uint64_t)getpid();
     if (!ours)
         count = 0;
-    if (count > max)
-        count = max;
     if (!names)
         names = "";
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && i < max; i++) {
         int fd = PASSED_FIRST + (int)i;
         out_passed[i].fd = fd;
+        out_passed[i].listens = listens(fd);
         next_name(&names, out_passed[i].name);
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -207,7 +215,7 @@ unsigned listen_passed(struct listen_passed *out_passed, unsigned max)
     (void)unsetenv("LISTEN_PID");
     (void)unsetenv("LISTEN_FDS");
     (void)unsetenv("LISTEN_FDNAMES");
-    return (unsigned)count;
+    return count < UINT32_MAX ? (unsigned)count : UINT32_MAX;
 }
 
 void listen_first_address(char *room, size_t room_bytes)

@@ -6,6 +6,7 @@
 #ifndef LATERD_OS_LISTEN_H
 #define LATERD_OS_LISTEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -34,9 +35,11 @@ void listen_first_address(char *room, size_t room_bytes);
 struct listen_passed {
     int fd;                     /* non-blocking and close-on-exec */
     char name[LISTEN_NAME_MAX]; /* FileDescriptorName= of its unit; may be empty, or cut */
+    bool listens;               /* false: it is something else than a listening stream socket */
 };
 
-/* The sockets that the service manager passed in, up to `max`. Reads and clears the environment. */
+/* Fills in the sockets that the service manager passed in, up to `max`, and returns how many it
+   passed. Reads and clears the environment. */
 unsigned listen_passed(struct listen_passed *out_passed, unsigned max);
 
 #endif

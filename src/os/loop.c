@@ -22,7 +22,9 @@ enum {
     SILENT_S = 60,       /* TCP keepalive of clients: silence before the first probe */
     SILENT_AGAIN_S = 15, /* between probes */
     SILENT_TIMES = 4,    /* probes: a dead client is closed within two minutes */
-    ACCEPTS = 128,       /* of one listener in a turn, at most */
+    ACCEPTS = 128,       /* of one listener in a turn, at most, … */
+    ACCEPTS_LEAST = 16,  /* … and if the turn's share is spent */
+    ACCEPT_NS = 6000,    /* work for one client: the system's calls, and its session */
     MESSAGES = 100,      /* of other threads in a turn, at most, … */
     MESSAGE_NS = 2000,   /* … and the work for one */
     ACCEPT_PAUSE_US = 200 * 1000,
@@ -112,13 +114,18 @@ static bool take_client(struct os_loop *loop, int fd, const struct listener *lis
 
 static void accept_some(struct os_loop *loop, struct listener *listener)
 {
+    struct loop_share *share = loop->share;
     for (int i = 0; i < ACCEPTS; i++) {
+        if (i >= ACCEPTS_LEAST && share && share->spent(share))
+            return;
         if (loop->client_count >= loop->client_max) {
             listeners_pause(loop, EMFILE);
             return;
         }
         int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
+            if (share)
+                share->worked(share, ACCEPT_NS);
             if (take_client(loop, fd, listener))
                 continue;
             listeners_pause(loop, errno);
@@ -367,8 +374,6 @@ static bool gather(struct loop *base, struct loop_share *share)
     note_events(loop);
     take_mail(loop);
     serve_watches(loop);
-    if (loop->clients_wait)
-        accept_clients(loop);
     for (unsigned count = loop->ready_count; count > 0 && loop->ready_count > 0; count--) {
         if (share && share->spent(share))
             break;
@@ -378,6 +383,9 @@ static bool gather(struct loop *base, struct loop_share *share)
             share->visit(share);
         stream_serve(stream);
     }
+    if (loop->clients_wait) /* behind the others: however many come, those that are here are served
+                             */
+        accept_clients(loop);
     loop->share = NULL;
     resume_listeners(loop);
     streams_end_lingering(loop);
@@ -496,7 +504,8 @@ void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct 
                             .number = listener,
                             .tls = tls,
                             .timeout_us = timeout_us};
-    (void)loop_watch_source(loop, &at->source, EPOLLIN);
+    if (!loop->accept_again_us) /* else resume_listeners() watches it with the others */
+        (void)loop_watch_source(loop, &at->source, EPOLLIN);
 }
 
 void os_loop_wake_by(struct os_loop *loop, int fd)

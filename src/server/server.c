@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rfc3339.h"
 #include "port/member.h"
+#include "proto/http/host.h"
 #include "server/beanstalk/session.h"
 #include "server/http/request.h"
 #include "server/http/restore.h"
@@ -16,6 +17,20 @@ static uint64_t buffer_limit(const struct server_options *options)
     if (options->config->buffer_bytes)
         return (uint64_t)options->config->buffer_bytes;
     return options->limits.memory_bytes ? options->limits.memory_bytes / 4 : UINT64_MAX;
+}
+
+/* Clients are told to reach us by the name in this URL. */
+static void add_advertised_host(const char *url, struct buf *out)
+{
+    const char *start = url ? strstr(url, "://") : NULL;
+    if (!start)
+        return;
+    start += sizeof("://") - 1;
+    struct bytes host = host_without_port(bytes_of(start, strcspn(start, "/")));
+    if (!host_is_name(host))
+        return; /* an address in brackets */
+    buf_add_char(out, ' ');
+    buf_add_bytes(out, host);
 }
 
 static void init_snowflake(struct server *server)
@@ -58,6 +73,7 @@ struct server *server_new(const struct server_options *options)
     server->date_s = -1;
     server->worker = options->worker;
     config_known_hosts(options->config, &server->hosts);
+    add_advertised_host(options->advertise, &server->hosts);
     list_init(&server->requeues);
     list_init(&server->intakes);
     list_init(&server->batches);

@@ -5,6 +5,7 @@
  * from ours: names match without case, unknown ones are skipped, the last of two wins, null leaves
  * a field unset, an escape that is half of a surrogate pair is U+FFFD.
  */
+#include "base/rfc3339.h"
 #include "proto/api/api_parts.h"
 #include "proto/api/topic_list.h"
 
@@ -27,6 +28,14 @@ static void refuse_body(const struct api_input *input, struct bytes body, struct
 {
     call->kind = CALL_PROBLEM;
     api_problem_body(&call->problem, 200, "body", body.len, input->limits);
+}
+
+static void refuse_ttr(const struct api_input *input, struct call *call)
+{
+    char room[DURATION_ROOM];
+    refuse(call, "ttr: over limits.ttr_seconds");
+    api_problem_addf(&call->problem, ", which is %s",
+                     duration_print(input->limits->ttr_max_us, room));
 }
 
 /* ---- decoding ---- */
@@ -143,6 +152,8 @@ static void decode_push(const struct api_input *input, struct fields *fields, st
         refuse(call, "job id: up to 255 bytes of UTF-8, no control characters, not @number");
     else if (api_topic_flaw(topic))
         refuse(call, "topic: up to 200 bytes of UTF-8, no control characters");
+    else if (fields->ttr_s * SECOND_US > input->limits->ttr_max_us)
+        refuse_ttr(input, call);
     else if (body.len > input->limits->body_bytes)
         refuse_body(input, body, call);
     else

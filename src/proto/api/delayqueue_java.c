@@ -27,6 +27,14 @@ static void refuse_body(const struct api_input *input, struct bytes body, struct
     api_problem_body(&call->problem, 200, "message", body.len, input->limits);
 }
 
+static void refuse_ttr(const struct api_input *input, struct call *call)
+{
+    char room[DURATION_ROOM];
+    refuse(call, "ttrTime: over limits.ttr_seconds");
+    api_problem_addf(&call->problem, ", which is %s",
+                     duration_print(input->limits->ttr_max_us, room));
+}
+
 /* ---- decoding ---- */
 
 enum parameter {
@@ -112,6 +120,8 @@ static void decode_push(const struct parameters *parameters, struct call *call)
     else if (!parameter(parameters, PARAMETER_TTR_TIME, &ttr) || !bytes_to_u64(ttr, &ttr_s) ||
              ttr_s < 1 || ttr_s > TTR_MAX_S)
         refuse(call, "ttrTime: seconds, 1 to 86400");
+    else if ((int64_t)ttr_s * SECOND_US > input->limits->ttr_max_us)
+        refuse_ttr(input, call);
     else if (!parameter(parameters, PARAMETER_MESSAGE, &message))
         refuse(call, "message: missing or badly encoded");
     else if (message.len > input->limits->body_bytes)

@@ -93,6 +93,7 @@ struct config_amqp_in {
 
 /* All numbers are int64_t so that one table can fill them; units last, as everywhere. */
 struct config {
+    bool again; /* its files were read once before: set between config_init() and config_read() */
     struct config_listeners listeners[PROTOCOL_KINDS];
     char hosts[CONFIG_HOSTS_MAX]; /* between spaces; see config_known_hosts */
     char data_dir[CONFIG_TEXT_MAX];
@@ -155,7 +156,8 @@ void config_init(struct config *config); /* the defaults; owns nothing, so nothi
 /*
  * Reads a file, overriding what is set. `path` is borrowed for as long as there is a copy of
  * *config. ERR_NOT_FOUND: there is no such file; ERR_IO: it cannot be opened; ERR_INVALID: a line
- * is wrong, and *config has the lines before it. Waits for the disk. O(length × keys)
+ * is wrong, and *config has the lines before it. Waits for the disk, and for who writes to a pipe;
+ * with config::again a pipe, which is empty then, is ERR_INVALID. O(length × keys)
  */
 enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;

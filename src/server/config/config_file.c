@@ -448,10 +448,26 @@ static bool read_line(struct reading *reading, char room[LINE_ROOM])
     return false;
 }
 
+/* False: another reading would wait for who writes to it, or find nothing where there were lines:
+   laterd -c <(…), -c /dev/stdin. */
+static bool can_be_read_again(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
+}
+
 enum err config_read(struct config *config, const char *path, struct config_error *out_error)
 {
     struct reading reading = {.config = config, .error = out_error, .path = path};
     struct stat status;
+    if (config->again && !can_be_read_again(path)) {
+        (void)snprintf(
+            out_error->text, sizeof(out_error->text),
+            "%.300s: this is a pipe or a device, which cannot be read again; give a file, "
+            "or restart laterd",
+            path);
+        return ERR_INVALID;
+    }
     reading.file = fopen(path, "re");
     if (!reading.file) {
         bool missing = errno == ENOENT;

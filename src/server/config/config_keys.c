@@ -25,7 +25,8 @@ const struct config_key config_keys[] = {
     {"server", "hosts", KIND_HOSTS, 0, 0, 0, "",
      "Names that HTTP clients call this server by, without ports, between commas; may be given "
      "several times. A request that names another host is refused (403), unless it is an IP "
-     "address, localhost, or a name in server.http. *: any name, which lets web pages in."},
+     "address, localhost, or a name in server.http or member.advertise. *: any name, which lets "
+     "web pages in."},
     {"server", "log_level", KIND_LEVEL, 0, 0, 0, "info", "debug, info, warn or error."},
     {"server", "drain_seconds", KIND_SECONDS, NUMBER(drain_us), 0, DAY, "10",
      "After SIGTERM, how long clients have to take their answers."},
@@ -100,9 +101,11 @@ const struct config_key config_keys[] = {
     {"limits", "wait_seconds", KIND_SECONDS, NUMBER(wait_us), 0, DAY, "600",
      "Longest wait of a reserve in /v1."},
     {"limits", "ttr_seconds", KIND_SECONDS, NUMBER(ttr_max_us), 1000000, TTR_MAX_US, "365d",
-     "Longest ttr a push may ask for."},
+     "Longest ttr that a push over HTTP may ask for; clients of beanstalkd may ask for any."},
     {"defaults", "ttr", KIND_SECONDS, NUMBER(ttr_us), 1000, TTR_MAX_US, "60s",
-     "Time to run of jobs pushed through /v1 that do not say."},
+     "Time to run of jobs that are pushed without one, through /v1 or by clients of sdmq, in "
+     "topics "
+     "whose settings have none."},
     {"defaults", "retry", KIND_RETRY, WORD(retry), 0, 0, "",
      "Waits between the attempts of jobs that are pushed without a schedule, by any protocol, in "
      "topics without one: 1m 10m 1h, or the name of a schedule (alipay, alipay-4m, zing, notify, "
@@ -197,8 +200,7 @@ const struct config_key config_keys[] = {
      "variable, file:/PATH the first line of a file. Empty: there is no journal."},
     {"journal", "password", KIND_SECRET, WORD(journal_password), 0, 0, "",
      "The password, in place of one in the url; $NAME and file:/PATH as there. Files are read "
-     "again "
-     "at each connection."},
+     "again at each connection."},
     {"journal", "ca", KIND_WORD, WORD(journal_ca), 0, 0, "",
      "With tls=verify: the file of the authorities that its certificate may come from. If this is "
      "empty they are those of the system."},

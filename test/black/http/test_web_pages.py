@@ -62,6 +62,15 @@ def test_names_of_the_configuration_and_of_its_listeners_are_known(laterd):
     assert ask(laterd({"server": {"hosts": "*"}}).port, "GET", "/v1/topics", "any").status == 200
 
 
+@pytest.mark.embedded("a queue of one laterd")
+def test_the_name_that_a_laterd_tells_clients_to_reach_it_by_is_known(laterd):
+    server = laterd({"member": {"url": "alone", "advertise": "http://queue1.example:9277"}})
+    for host in ("queue1.example:9277", "QUEUE1.example"):
+        assert ask(server.port, "GET", "/v1/topics", host).status == 200, host
+    for host in ("queue2.example", "example", "evil.queue1.example"):
+        assert ask(server.port, "GET", "/v1/topics", host).status == 403, host
+
+
 def test_hosts_that_are_no_names_are_refused_at_the_start(laterd):
     for bad in ("queue:9277", "http://queue", "*.example"):
         with pytest.raises(DidNotStart, match="hosts"):

@@ -570,6 +570,18 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
                 assert process.wait(PATIENCE_S) == 0
 
 
+def test_what_the_service_manager_passes_and_is_no_listening_socket_is_refused_at_the_start(tmp_path):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        for passed, count, why in ((f"<&{bound.fileno()}", 1, "descriptor 3, which the service manager passes in"),
+                                   ("</dev/null", 1, "no socket that listens"),
+                                   ("</dev/null", 17, "passes 17 sockets in (LISTEN_FDS), and laterd takes 16")):
+            script = f'exec 3{passed}; LISTEN_PID=$$ LISTEN_FDS={count} exec "$0" "$@"'
+            ended = subprocess.run(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data", "--beanstalk", "none"],
+                                   pass_fds=[bound.fileno()], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            assert ended.returncode == 1 and why in ended.stderr, (passed, count, ended)
+
+
 # Few means
 
 @pytest.mark.embedded("of the embedded engine's start")

@@ -161,12 +161,41 @@ static void a_pause_is_for_all_listeners_and_each_is_first_after_one(void **stat
     os_loop_free(os);
 }
 
+/* As those for other protocols are when the store has been read, which may be in a pause. */
+static void a_listener_that_is_added_in_a_pause_begins_with_the_others(void **state)
+{
+    (void)state;
+    struct os_clock clock;
+    struct acceptor acceptor = {.accepted = accepted};
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
+    struct loop *loop = os_loop_port(os);
+    struct sockaddr_in first = listen_here(os, CLIENTS, &listen_fd), second;
+    int fds[2] = {connect_to(&first), -1};
+    refused = accepted_count = 0;
+    refuse_with = ENOSPC;
+    for (int turn = 0; turn < TURNS_MAX && !refused; turn++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(refused, 1);
+    refuse_with = 0;
+    second = listen_here(os, CLIENTS, &other_listen_fd);
+    fds[1] = connect_to(&second);
+    loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(accepted_count, 0); /* the pause is for it, too */
+    for (int turn = 0; turn < TURNS_MAX && accepted_count < 1; turn++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(accepted_count, 1);
+    for (int i = 0; i < 2; i++)
+        (void)close(fds[i]);
+    os_loop_free(os);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_the_limit_of_watches_accepting_pauses_and_the_log_names_it),
         cmocka_unit_test(without_kernel_memory_accepting_pauses_and_the_log_names_it),
         cmocka_unit_test(a_pause_is_for_all_listeners_and_each_is_first_after_one),
+        cmocka_unit_test(a_listener_that_is_added_in_a_pause_begins_with_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

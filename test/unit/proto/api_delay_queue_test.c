@@ -25,6 +25,22 @@ static void a_push_becomes_a_command(void **state)
     assert_non_null(strstr(fixture_out.at, "Content-Type: text/plain; charset=utf-8\r\n"));
 }
 
+static void a_ttr_over_the_limit_is_refused(void **state)
+{
+    (void)state;
+    struct api_limits limits = fixture_limits;
+    limits.ttr_max_us = 60 * SECOND_US;
+    struct ask asked = {.method = HTTP_M_POST,
+                        .target = "/push",
+                        .body = "{\"topic\":\"t\",\"id\":\"a\",\"delay\":1,\"ttr\":60}",
+                        .limits = &limits};
+    assert_int_equal(ask(DIALECT_DELAY_QUEUE, asked).kind, CALL_CMD);
+    asked.body = "{\"topic\":\"t\",\"id\":\"a\",\"delay\":1,\"ttr\":61}";
+    struct call call = ask(DIALECT_DELAY_QUEUE, asked);
+    assert_string_equal(refusal(&call), "{\"code\":1,\"message\":\"ttr: over limits.ttr_seconds, "
+                                        "which is 60s\",\"data\":null}");
+}
+
 static void refusals_come_in_the_originals_words_and_order(void **state)
 {
     (void)state;
@@ -198,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_becomes_a_command),
+        cmocka_unit_test(a_ttr_over_the_limit_is_refused),
         cmocka_unit_test(refusals_come_in_the_originals_words_and_order),
         cmocka_unit_test(the_limits_of_a_push_are_inclusive),
         cmocka_unit_test(keys_match_without_case_and_the_last_one_wins),

@@ -28,6 +28,20 @@ static void a_push_takes_query_and_form_and_both_dates(void **state)
                         "{\"code\":0,\"msg\":\"操作成功！\",\"data\":\"42\"}");
 }
 
+static void a_ttr_over_the_limit_is_refused(void **state)
+{
+    (void)state;
+    struct api_limits limits = fixture_limits;
+    limits.ttr_max_us = 60 * SECOND_US;
+    struct ask asked = {.method = HTTP_M_POST,
+                        .target = "/push?topic=t&delayTime=1&ttrTime=60&message=",
+                        .limits = &limits};
+    assert_int_equal(ask(DIALECT_DELAYQUEUE_JAVA, asked).kind, CALL_CMD);
+    asked.target = "/push?topic=t&delayTime=1&ttrTime=61&message=";
+    struct call call = ask(DIALECT_DELAYQUEUE_JAVA, asked);
+    assert_non_null(strstr(refusal(&call), "\"ttrTime: over limits.ttr_seconds, which is 60s\""));
+}
+
 static void a_pop_does_not_wait(void **state)
 {
     (void)state;
@@ -128,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_takes_query_and_form_and_both_dates),
+        cmocka_unit_test(a_ttr_over_the_limit_is_refused),
         cmocka_unit_test(a_pop_does_not_wait),
         cmocka_unit_test(a_pop_waits_and_takes_several_if_it_says_so),
         cmocka_unit_test(ids_are_read_as_they_are_shown),

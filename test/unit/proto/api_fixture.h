@@ -45,6 +45,7 @@ struct ask {
     bool cross_site;
     const char *host; /* or NULL */
     const char *if_match, *if_none_match;
+    const struct api_limits *limits; /* or NULL: fixture_limits */
 };
 
 static inline struct bytes text_or_nothing(const char *text)
@@ -73,7 +74,8 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .if_none_match = text_or_nothing(asked.if_none_match),
     };
     struct api_site site = {.root = dialect, .hosts = BYTES("queue.example, other.example")};
-    api_decode(&site, &fixture_limits, &request, NOW_US, &fixture_arena, &call);
+    const struct api_limits *limits = asked.limits ? asked.limits : &fixture_limits;
+    api_decode(&site, limits, &request, NOW_US, &fixture_arena, &call);
     return call;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -63,6 +64,28 @@ static void a_file_that_is_not_there_is_named_with_how_to_make_one(void **state)
     assert_int_equal(config_read(&config, "/nonexistent/x.conf", &error), ERR_NOT_FOUND);
     assert_string_equal(error.text, "/nonexistent/x.conf: No such file or directory; laterd "
                                     "--print-config writes one with every key");
+}
+
+/* SIGHUP, where laterd was started with -c <(…): nobody writes to that pipe any more. */
+static void a_pipe_is_not_read_again(void **state)
+{
+    enum { LONGEST_S = 20 };
+    char pipe_path[sizeof(path) + 8];
+    (void)state;
+    (void)snprintf(pipe_path, sizeof(pipe_path), "%s.pipe", path);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    config_init(&config);
+    config.again = true;
+    (void)alarm(LONGEST_S); /* it would be waited for */
+    assert_int_equal(config_read(&config, pipe_path, &error), ERR_INVALID);
+    (void)alarm(0);
+    assert_non_null(strstr(error.text, ".pipe: this is a pipe or a device"));
+    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(check("[server]\nlog_level = warn\n"), OK);
+    config_init(&config);
+    config.again = true;
+    assert_int_equal(config_read(&config, path, &error), OK); /* a file is */
+    assert_int_equal(config.log_level, LOG_WARN);
 }
 
 static void push_rules_are_read_and_bad_ones_refused(void **state)
@@ -516,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_section_without_its_bracket_names_its_line),
         cmocka_unit_test(the_first_line_that_is_wrong_is_named),
         cmocka_unit_test(a_file_that_is_not_there_is_named_with_how_to_make_one),
+        cmocka_unit_test(a_pipe_is_not_read_again),
         cmocka_unit_test(push_rules_are_read_and_bad_ones_refused),
         cmocka_unit_test(a_key_that_is_set_twice_is_refused_with_both_lines),
         cmocka_unit_test(a_second_file_goes_over_the_first),
