@@ -218,6 +218,10 @@ def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd, tm
     assert done.returncode == 6 and "1 of them doubtful" in done.stdout, done
     assert " 0 jobs known to be lost" in " " + done.stdout.replace("\n", " ")
     assert "was set aside, and may be an older one" in done.stderr
+    os.truncate(aside, 1 << 40)  # a sparse file has any length: it must not be read into memory whole
+    longer = later("salvage", server.data, str(tmp_path / "longer"))
+    assert longer.returncode == 6 and longer.stdout == done.stdout.replace("/new,", "/longer,"), longer
+    assert "it is longer than a segment can be: the rest is not read" in longer.stderr
     os.unlink(aside)
     done = later("salvage", server.data, str(tmp_path / "without"))
     assert done.returncode == 6 and "1 job known to be lost" in done.stdout
