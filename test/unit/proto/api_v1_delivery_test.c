@@ -70,7 +70,8 @@ static void a_ttr_above_the_limit_is_refused(void **state)
     struct call call = put("{\"ttr\":\"25h\"}", NULL, NULL);
     assert_string_equal(refusal(&call),
                         "{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,"
-                        "\"code\":\"bad_field\",\"field\":\"ttr\",\"detail\":"
+                        "\"code\":\"bad_field\",\"field\":\"ttr\","
+                        "\"config_key\":\"limits.ttr_seconds\",\"detail\":"
                         "\"the ttr is over limits.ttr_seconds, which is 1d\"}");
 }
 

@@ -151,7 +151,7 @@ static void a_body_over_the_limit_is_413(void **state)
     struct call call = push(body);
     (void)refusal(&call);
     assert_int_equal(status(), 413);
-    assert_non_null(strstr(call.problem.detail, "limits.body_bytes"));
+    assert_string_equal(call.problem.config_key, "limits.body_bytes");
 }
 
 static void paths_and_methods_have_their_answers(void **state)
