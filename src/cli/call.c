@@ -99,9 +99,7 @@ static void add_state(const struct cli *cli, const char *detail, struct buf *lin
  */
 static bool is_bad_value(int status, const json_t *problem)
 {
-    const char *detail = text_of(problem, "detail");
-    return status == 400 && *text_of(problem, "field") && !strstr(detail, "limits.") &&
-           !strstr(detail, "push.");
+    return status == 400 && *text_of(problem, "field") && !*text_of(problem, "config_key");
 }
 
 int cli_refusal(struct cli *cli, int status, const json_t *problem)
@@ -109,7 +107,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     struct buf line = {0}, limit = {0};
     const char *detail = text_of(problem, "detail"), *code = text_of(problem, "code");
     bool over_limit = strcmp(code, "batch_too_large") == 0 || strcmp(code, "body_too_large") == 0 ||
-                      (status == 400 && strstr(detail, "limits.batch_jobs"));
+                      strcmp(text_of(problem, "config_key"), "limits.batch_jobs") == 0;
     bool expected = cli->expects && strcmp(code, cli->expects) == 0;
     if (!cli->quiet && !expected && !(cli->may_halve && over_limit)) {
         add_fault(cli, text_of(problem, "field"), &line);
