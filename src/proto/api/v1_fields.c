@@ -139,11 +139,16 @@ static bool read_time(const struct reader *reader, const char *hint, int64_t *ou
         "milliseconds since 1970; the latest is the end of the year 9999");
 }
 
+/* 0 (as before 1970) is how a client says "at once": as a time it would go before all that waits,
+   and count as decades late. */
 static bool read_due(const struct reader *reader)
 {
+    int64_t *due_us = &reader->fields->due_us;
     if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_LEVEL))
         return bad(reader, "delay, due and level exclude each other");
-    return read_time(reader, "; a time from now is a delay", &reader->fields->due_us);
+    bool good = read_time(reader, "; a time from now is a delay", due_us);
+    *due_us = *due_us > 0 ? *due_us : reader->input->now_us;
+    return good;
 }
 
 static bool read_ttr(const struct reader *reader)
