@@ -1,9 +1,11 @@
 /*
  * The commands about jobs by id: get rm finish release touch bury kick run reschedule. Each
  * takes one or more ids and does them one after another; the first failure is the exit code, the
- * other ids are still tried.
+ * other ids are still tried. If the server does not answer they are not: each would wait as long.
  */
+#include "base/check.h"
 #include "base/mem.h"
+#include "cli/body.h"
 #include "cli/finish.h"
 #include "cli/limits.h"
 #include "cli/show.h"
@@ -87,6 +89,14 @@ static int all(struct cli *cli, int argc, char **argv, const struct job_call *ca
         }
         if (first == EXIT_DONE)
             first = code;
+        if (code == EXIT_UNREACHABLE) {
+            int left = argc - i - 1;
+            if (left > 0)
+                cli_message(cli, "stopped: nothing was asked about the %d id%s behind it", left,
+                            plural((uint64_t)left));
+            first = code; /* whatever was wrong before: some ids are still to be done */
+            break;
+        }
     }
     json_decref(call->body);
     return first;
