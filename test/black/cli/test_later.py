@@ -341,6 +341,27 @@ def test_refusals_name_options_and_topics(later, topic):
     assert answer.returncode == NOTHING and f"no-{topic}: no such topic" in answer.stderr
 
 
+def test_a_new_body_is_given_as_that_of_a_push(later, topic, tmp_path):
+    def body(*words, **options):
+        done = later("reschedule", f"{topic}-id", *words, **options)
+        assert done.returncode == DONE, done
+        return json.loads(later("get", f"{topic}-id", "--json").stdout)
+
+    file = tmp_path / "body"
+    file.write_bytes(b"\xff\n")
+    assert later("push", topic, '{"n":1}', "-J", "--id", f"{topic}-id", "--delay", "1h").returncode == DONE
+    assert body("--body", '{"n": [1.10]}', "--json-body")["body"] == {"n": [1.10]}
+    assert body("--body", '{"n": 2}')["body"] == '{"n": 2}'
+    assert body("--body", f"@{file}", "--priority", "7")["body_base64"] == "/wo="
+    assert body("--body", "-", input="from a pipe\n")["body"] == "from a pipe\n"
+    changed = body("--priority", "8", "-b", "")
+    assert changed["body"] == "" and changed["priority"] == 8
+    for words, says in ((["-b", "{", "-J"], "the body is not JSON"), (["-b", "@/nowhere"], "cannot read /nowhere"),
+                        (["-p", "1", "-J"], "--json-body belongs to --body")):
+        refused = later("reschedule", f"{topic}-id", *words)
+        assert refused.returncode == USAGE and says in refused.stderr, refused
+
+
 def test_bad_lines_are_reported_by_their_place_and_stop_nothing(later, topic):
     text = "".join(["{\"body\":1}\n", "\n", "{broken\n", "{\"body\":2}\n"])
     answer = later("push", topic, "--ndjson", input=text)
