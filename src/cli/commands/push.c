@@ -258,6 +258,8 @@ static int run(struct cli *cli, int argc, char **argv)
     bool many = push.lines || push.ndjson;
     if (push.lines && push.ndjson)
         cli_usage(cli, "--lines or --ndjson, not both");
+    if (many && json_object_get(push.fields, "id")) /* each would be refused, or replace the last */
+        cli_usage(cli, "--id is the id of one job: lines of --ndjson have their own");
     if (!!json_object_get(push.fields, "delay") + !!json_object_get(push.fields, "due") +
             !!json_object_get(push.fields, "level") >
         1)
