@@ -174,8 +174,9 @@ static enum err load_head(struct disk *disk, struct found *found, const struct m
     if (found->head.number != found->number || found->head.size_bytes != found->size_bytes) {
         store_error_set(
             out_error, name, 0,
-            "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
-            "cut; restore it from a backup, or bring over what is intact: later salvage DIR NEW",
+            "this is segment %u of %llu bytes, and the file has %llu: it was renamed or cut, or "
+            "has grown; restore it from a backup, or bring over what is intact: later salvage DIR "
+            "NEW",
             found->head.number, (unsigned long long)found->head.size_bytes,
             (unsigned long long)found->size_bytes);
         return ERR_CORRUPT;
@@ -278,6 +279,8 @@ static void read_head(struct disk *disk, struct found *found, struct directory *
     if (disk->verbs->size(disk, file, &found->size_bytes) == OK &&
         disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK)
         found->verdict = len == BLOCK ? segment_head_decode(block, head) : FORMAT_BLANK;
+    if (found->size_bytes > SEGMENT_FILE_MAX) /* a sparse file has any length */
+        found->size_bytes = SEGMENT_FILE_MAX;
     disk->verbs->close(disk, file);
     mem_free(block);
     if (found->verdict != FORMAT_GOOD)

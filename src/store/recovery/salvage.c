@@ -182,13 +182,15 @@ static void choose_segments(struct salvage *salvage)
                directory->manifest.batch_first)
         salvage->first_segment++;
     salvage->seq_mark = directory->manifest.seq_mark;
+    report_segments(salvage);
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
-        const struct found *found = &directory->found[i];
+        struct found *found = &directory->found[i];
+        if (found->size_bytes > found->head.size_bytes) /* what is behind was never the log's */
+            found->size_bytes = found->head.size_bytes;
         salvage->all_bytes += found->size_bytes;
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
     }
-    report_segments(salvage);
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,

@@ -461,11 +461,12 @@ def unlink_all(path):
     (lambda path: os.rename(path, path[:-8] + "000000ff"), "renamed"),
     (to_link, "cannot be opened"),
     (lambda path: os.truncate(path, os.path.getsize(path) - 64 * 1024), "it was cut"),
+    (lambda path: os.truncate(path, 1 << 40), "has grown"),
     (lambda path: overwrite(path, 0, 100), "header is damaged"),
     (lambda path: overwrite(path, 0, os.path.getsize(path)), "header is damaged"),
     (lambda path: os.unlink(os.path.join(os.path.dirname(path), "MANIFEST")), "MANIFEST"),
     (lambda path: overwrite(os.path.join(os.path.dirname(path), "MANIFEST"), 20, 4), "MANIFEST"),
-], ids=["missing", "all-missing", "renamed", "link", "cut", "header", "overwritten", "no-manifest",
+], ids=["missing", "all-missing", "renamed", "link", "cut", "grown", "header", "overwritten", "no-manifest",
         "manifest-slot"])
 def test_p2_salvage_is_not_silent_about_files_that_are_not_whole(laterd, tmp_path, harm, word, many):
     server = laterd({"store": {"segment_bytes": "256K", "recent_bytes": "64K"}})
