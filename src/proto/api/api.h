@@ -93,7 +93,7 @@ struct problem {
     char detail[200];  /* one sentence for people */
     const char *allow; /* 405 */
     /* The key of the server's configuration that does not allow what was sent, such as
-       "limits.ttr_seconds"; NULL: no server allows it, or `code` says enough. */
+       "limits.ttr_seconds"; NULL: it is not refused for a key, or `code` says enough. */
     const char *config_key;
 };
 
