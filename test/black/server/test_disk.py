@@ -461,7 +461,7 @@ def unlink_all(path):
     (lambda path: os.rename(path, path[:-8] + "000000ff"), "renamed"),
     (to_link, "cannot be opened"),
     (lambda path: os.truncate(path, os.path.getsize(path) - 64 * 1024), "it was cut"),
-    (lambda path: os.truncate(path, 1 << 40), "has grown"),
+    (lambda path: os.truncate(path, 1 << 43), "has grown"),  # whoever reads all of that does not end
     (lambda path: overwrite(path, 0, 100), "header is damaged"),
     (lambda path: overwrite(path, 0, os.path.getsize(path)), "header is damaged"),
     (lambda path: os.unlink(os.path.join(os.path.dirname(path), "MANIFEST")), "MANIFEST"),
