@@ -78,6 +78,10 @@ static void log_start(const struct command_line *line)
     if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
         log_event(LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
                   "with engine = redis all is kept in Redis: remove store.data_dir, or --data-dir");
+    else if (!line->persist && line->sets_data_dir)
+        log_event(LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
+                  "with --no-persist all jobs are gone when laterd ends: remove that, or "
+                  "store.data_dir and --data-dir");
 }
 
 /*

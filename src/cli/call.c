@@ -93,15 +93,12 @@ static void add_state(const struct cli *cli, const char *detail, struct buf *lin
 }
 
 /*
- * Is a value of the command line none, which `later` could have found as well? A limit, or another
- * key of the server's configuration, which the text names, is a refusal of this server: another one
- * may take the same value.
+ * Is a value of the command line none, which `later` could have found as well? If a key of the
+ * configuration does not allow it, this server refuses it: another one may take the same value.
  */
 static bool is_bad_value(int status, const json_t *problem)
 {
-    const char *detail = text_of(problem, "detail");
-    return status == 400 && *text_of(problem, "field") && !strstr(detail, "limits.") &&
-           !strstr(detail, "push.");
+    return status == 400 && *text_of(problem, "field") && !*text_of(problem, "config_key");
 }
 
 int cli_refusal(struct cli *cli, int status, const json_t *problem)
@@ -109,7 +106,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     struct buf line = {0}, limit = {0};
     const char *detail = text_of(problem, "detail"), *code = text_of(problem, "code");
     bool over_limit = strcmp(code, "batch_too_large") == 0 || strcmp(code, "body_too_large") == 0 ||
-                      (status == 400 && strstr(detail, "limits.batch_jobs"));
+                      strcmp(text_of(problem, "config_key"), "limits.batch_jobs") == 0;
     bool expected = cli->expects && strcmp(code, cli->expects) == 0;
     if (!cli->quiet && !expected && !(cli->may_halve && over_limit)) {
         add_fault(cli, text_of(problem, "field"), &line);
@@ -344,6 +341,22 @@ int cli_call_job(struct cli *cli, const char *method, const char *id, const char
                  json_t *body, json_t **out_answer)
 {
     return call_about(cli, id, method, cli_target("/v1/jobs/", id, after), body, out_answer);
+}
+
+int cli_call_job_text(struct cli *cli, const char *method, const char *id, const char *after,
+                      struct bytes text, json_t **out_answer)
+{
+    const char *before = cli->subject;
+    char *target = cli_target("/v1/jobs/", id, after);
+    struct client_request request = {.method = method,
+                                     .target = bytes_str(target),
+                                     .content_type = "application/json",
+                                     .body = text};
+    cli->subject = id;
+    int code = cli_call_bytes(cli, &request, out_answer);
+    cli->subject = before;
+    mem_free(target);
+    return code;
 }
 
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer)

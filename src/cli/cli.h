@@ -171,6 +171,9 @@ int cli_call_topic(struct cli *cli, const char *method, const char *topic, const
                    json_t *body, json_t **out_answer);
 int cli_call_job(struct cli *cli, const char *method, const char *id, const char *after,
                  json_t *body, json_t **out_answer);
+/* The same, with a text of JSON that is sent as it is. */
+int cli_call_job_text(struct cli *cli, const char *method, const char *id, const char *after,
+                      struct bytes text, json_t **out_answer);
 /* For a command whose only word is a job's id: cli_call_job() with GET. */
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer);
 

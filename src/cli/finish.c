@@ -83,7 +83,7 @@ int finish_jobs(struct cli *cli, const struct finish_job *jobs, size_t count,
         } else {
             code = finish_one(cli, &jobs[at], done);
         }
-        first = first == EXIT_DONE ? code : first;
+        first = first == EXIT_DONE || code == EXIT_UNREACHABLE ? code : first;
         if (code == EXIT_UNREACHABLE)
             break;
     }

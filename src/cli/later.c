@@ -200,8 +200,11 @@ int main(int argc, char **argv)
     }
     argc -= optind;
     argv += optind;
-    if (strcmp(argv[0], "version") == 0 && argc == 1)
+    if (strcmp(argv[0], "version") == 0) {
+        if (argc > 1)
+            cli_usage(&cli, "version takes nothing: '%s'", argv[1]);
         cli_show_version(&cli);
+    }
     if (strcmp(argv[0], "help") == 0) {
         static char flag[] = "--help";
         if (argc == 1) {

@@ -46,10 +46,11 @@ static enum err check_address(const struct protocol *protocol,
     enum err err = listen_check(listener->address);
     if (err)
         complain("%s%s%s%s%s: this is not an address to listen on: write 127.0.0.1:%s, "
-                 "[::1]:%s (ports are 0 to 65535) or unix:/path",
+                 "[::1]:%s, 0.0.0.0:%s for all of this machine's, or unix:/path (ports are 0 to "
+                 "65535)",
                  config_place_text(listener->place).text, listener->place.path ? "server." : "--",
                  protocol->option, listener->place.path ? " = " : " ", listener->address,
-                 protocol->port, protocol->port);
+                 protocol->port, protocol->port, protocol->port);
     return err;
 }
 
@@ -99,9 +100,11 @@ static enum err set_zone(const struct config *config)
 static void warn_of_data_dir(const struct command_line *line)
 {
     struct config_place place = config_place(&line->config, "store", "data_dir");
-    if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
-        complain("%swarning: %s is not used: engine = redis keeps nothing on this disk",
-                 config_place_text(place).text, place.path ? "store.data_dir" : "--data-dir");
+    bool on_redis = line->config.engine == ENGINE_REDIS;
+    if ((on_redis || !line->persist) && line->sets_data_dir)
+        complain("%swarning: %s is not used: %s keeps nothing on this disk",
+                 config_place_text(place).text, place.path ? "store.data_dir" : "--data-dir",
+                 on_redis ? "engine = redis" : "--no-persist");
 }
 
 /* Names the file: who forgets -c would take the check of the defaults for one of theirs. */

@@ -59,9 +59,10 @@ static bool may_be_reached(struct server *server, struct bytes properties, char 
 {
     struct job_properties read;
     struct arena scratch = {0};
+    const char *key;
     budget_spend(&server->budget, READ_URL_NS);
     bool may = job_properties_read(properties, &scratch, &read, NULL) != OK || !read.url.len ||
-               push_url_may_be_reached(server->options.config, read.url, out_why);
+               push_url_may_be_reached(server->options.config, read.url, out_why, &key);
     arena_fini(&scratch);
     return may;
 }

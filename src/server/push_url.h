@@ -12,9 +12,11 @@ enum { PUSH_URL_WHY = 160 /* bytes for what is said of one, its NUL included */ 
 
 /*
  * False: no delivery to the URL, which has no flaw (url_flaw()), will be allowed; out_why, of
- * PUSH_URL_WHY bytes, is a clause that names the key. True: it may be; a host's name is not looked
- * up, for it may have another address when the job is due, and with push.proxy the proxy decides.
+ * PUSH_URL_WHY bytes, is a clause that names the key, and *out_key that key alone. True: it may be;
+ * a host's name is not looked up, for it may have another address when the job is due, and with
+ * push.proxy the proxy decides.
  */
-bool push_url_may_be_reached(const struct config *config, struct bytes url, char *out_why) MUST_USE;
+bool push_url_may_be_reached(const struct config *config, struct bytes url, char *out_why,
+                             const char **out_key) MUST_USE;
 
 #endif

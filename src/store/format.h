@@ -184,6 +184,9 @@ bool bytes_all_zero(const void *at, size_t len);
 /* "wal-0000002a" ⇄ 0x2a. False: not such a name. */
 void segment_name(uint32_t number, char out_name[DISK_NAME_MAX]);
 bool segment_name_parse(const char *name, uint32_t *out_number);
+/* No segment has more bytes: the maximum of store.segment_bytes. */
+#define SEGMENT_FILE_MAX (UINT64_C(1) << 30)
+
 /* The same for "wal-0000002a.damaged": a segment that was set aside, out of the log. */
 void aside_name(uint32_t number, char out_name[DISK_NAME_MAX]);
 bool aside_name_parse(const char *name, uint32_t *out_number);

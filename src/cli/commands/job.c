@@ -1,9 +1,11 @@
 /*
  * The commands about jobs by id: get rm finish release touch bury kick run reschedule. Each
  * takes one or more ids and does them one after another; the first failure is the exit code, the
- * other ids are still tried.
+ * other ids are still tried. If the server does not answer they are not: each would wait as long.
  */
+#include "base/check.h"
 #include "base/mem.h"
+#include "cli/body.h"
 #include "cli/finish.h"
 #include "cli/limits.h"
 #include "cli/show.h"
@@ -13,6 +15,7 @@ struct job_call {
     const char *method;
     const char *after;     /* of the path, behind the id */
     json_t *body;          /* NULL: none */
+    struct bytes text;     /* the same as a text of JSON; empty: see `body` */
     const char *done;      /* the message after success; NULL: show the job */
     const char *hint;      /* if the job is in another state than the call needs: cli::state_hint */
     unsigned topics_asked; /* of the ids that no job has, so many are asked for as topics */
@@ -22,7 +25,10 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
 {
     json_t *answer = NULL;
     cli->state_hint = call->hint;
-    int code = cli_call_job(cli, call->method, id, call->after, json_incref(call->body), &answer);
+    int code =
+        call->text.len > 0
+            ? cli_call_job_text(cli, call->method, id, call->after, call->text, &answer)
+            : cli_call_job(cli, call->method, id, call->after, json_incref(call->body), &answer);
     cli->state_hint = NULL;
     if (code == EXIT_DONE && cli->json && answer) {
         cli_print_json(answer);
@@ -87,13 +93,28 @@ static int all(struct cli *cli, int argc, char **argv, const struct job_call *ca
         }
         if (first == EXIT_DONE)
             first = code;
+        if (code == EXIT_UNREACHABLE) {
+            int left = argc - i - 1;
+            if (left > 0)
+                cli_message(cli, "stopped: nothing was asked about the %d id%s behind it", left,
+                            plural((uint64_t)left));
+            first = code; /* whatever was wrong before: some ids are still to be done */
+            break;
+        }
     }
     json_decref(call->body);
     return first;
 }
 
-/* The options that these commands have, and how each becomes a member of the body. */
-static json_t *body_of(struct cli *cli, int argc, char **argv, const struct option *options)
+/* What `later reschedule` alone has. */
+struct reschedule {
+    const char *body; /* NULL: it stays */
+    bool is_json;
+};
+
+/* The options that these commands have, and how each becomes a member of the request. */
+static json_t *body_of(struct cli *cli, int argc, char **argv, const struct option *options,
+                       struct reschedule *reschedule)
 {
     json_t *body = json_object();
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
@@ -129,9 +150,13 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             value = json_integer((json_int_t)cli_number(cli, "--code", optarg, UINT16_MAX));
             break;
         case 'b':
-            key = "body";
-            value = cli_string(cli, "--body", optarg);
-            break;
+            CHECK(reschedule);
+            reschedule->body = optarg;
+            continue;
+        case 'J':
+            CHECK(reschedule);
+            reschedule->is_json = true;
+            continue;
         default: continue;
         }
         json_object_set_new(body, key, value);
@@ -165,7 +190,7 @@ static const struct option no_options[] = {CLI_OPTIONS};
 static int run_get(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "GET", .after = ""};
-    call.body = body_of(cli, argc, argv, no_options);
+    call.body = body_of(cli, argc, argv, no_options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -182,7 +207,7 @@ const struct command command_get = {
 static int run_rm(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "DELETE", .after = "", .done = "deleted"};
-    call.body = body_of(cli, argc, argv, no_options);
+    call.body = body_of(cli, argc, argv, no_options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -261,7 +286,7 @@ static int run_release(struct cli *cli, int argc, char **argv)
     struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
     call.hint =
         "only a job that is reserved can be released: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options);
+    call.body = body_of(cli, argc, argv, options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -283,7 +308,7 @@ static int run_touch(struct cli *cli, int argc, char **argv)
     struct job_call call = {.method = "POST", .after = "/touch", .done = "touched"};
     call.hint =
         "only a job that is reserved can be touched: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options);
+    call.body = body_of(cli, argc, argv, options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -304,7 +329,7 @@ static int run_bury(struct cli *cli, int argc, char **argv)
     struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
     call.hint =
         "only a job that is reserved can be buried: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options);
+    call.body = body_of(cli, argc, argv, options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -399,7 +424,7 @@ const struct command command_kick = {
 static int run_run(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "POST", .after = "/run", .done = "ready:"};
-    call.body = body_of(cli, argc, argv, no_options);
+    call.body = body_of(cli, argc, argv, no_options, NULL);
     return all(cli, argc, argv, &call);
 }
 
@@ -412,20 +437,44 @@ const struct command command_run = {
     .run = run_run,
 };
 
+/* The new body, and what `fields` has, as a text of JSON. */
+static int add_body(struct cli *cli, const char *argument, bool is_json, const json_t *fields,
+                    struct buf *out)
+{
+    struct buf body = {0};
+    body_read(cli, argument, is_json, &body);
+    int code = limits_body_over(cli, body.len) ? EXIT_REFUSED : EXIT_DONE;
+    if (code == EXIT_DONE)
+        body_add_good(cli, fields, buf_bytes(&body), is_json, out);
+    buf_fini(&body);
+    return code;
+}
+
 static int run_reschedule(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
-                                            {"due", required_argument, NULL, 'u'},
-                                            {"priority", required_argument, NULL, 'p'},
-                                            {"body", required_argument, NULL, 'b'},
-                                            CLI_OPTIONS};
+    static const struct option options[] = {
+        {"delay", required_argument, NULL, 'd'},    {"due", required_argument, NULL, 'u'},
+        {"priority", required_argument, NULL, 'p'}, {"body", required_argument, NULL, 'b'},
+        {"json-body", no_argument, NULL, 'J'},      CLI_OPTIONS};
     struct job_call call = {.method = "PATCH", .after = "", .done = "rescheduled"};
+    struct reschedule reschedule = {0};
+    struct buf text = {0};
+    int code = EXIT_DONE;
     call.hint = "only a delayed job can be rescheduled; `later push TOPIC BODY --id ID "
                 "--if-exists replace` puts a new one in its place";
-    call.body = body_of(cli, argc, argv, options);
-    if (!call.body)
+    call.body = body_of(cli, argc, argv, options, &reschedule);
+    if (reschedule.is_json && !reschedule.body)
+        cli_usage(cli, "--json-body belongs to --body");
+    if (!call.body && !reschedule.body)
         cli_usage(cli, "what should change? --delay, --due, --priority or --body");
-    return all(cli, argc, argv, &call);
+    cli_words(cli, argc, argv, 1, INT32_MAX); /* before standard input is read */
+    if (reschedule.body)
+        code = add_body(cli, reschedule.body, reschedule.is_json, call.body, &text);
+    call.text = buf_bytes(&text);
+    if (code == EXIT_DONE)
+        code = all(cli, argc, argv, &call);
+    buf_fini(&text);
+    return code;
 }
 
 const struct command command_reschedule = {
@@ -435,8 +484,10 @@ const struct command command_reschedule = {
     .help = "  -d, --delay D       due D from now\n"
             "  -u, --due TIME      due then: RFC 3339, or epoch milliseconds\n"
             "  -p, --priority N    lower goes first\n"
-            "  -b, --body TEXT     a new body\n"
-            "\nExample:\n"
-            "  later reschedule xmas --due 2026-12-25T08:00:00Z\n",
+            "  -b, --body BODY     a new body: BODY itself, @FILE, or - for standard input\n"
+            "  -J, --json-body     BODY is JSON, and is handed out as such\n"
+            "\nExamples:\n"
+            "  later reschedule xmas --due 2026-12-25T08:00:00Z\n"
+            "  later reschedule order-17 --body '{\"order\":17}' --json-body\n",
     .run = run_reschedule,
 };

@@ -7,15 +7,12 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/body.h"
 #include "cli/bulk.h"
 #include "cli/limits.h"
 #include "cli/raw_json.h"
 #include "cli/show.h"
 #include "cli/text.h"
-#include "proto/base64.h"
-#include "proto/json.h"
-
-enum { READ_MAX = 64 << 20 /* bytes of a body from a file: far above any server's limit */ };
 
 struct push {
     struct cli *cli;
@@ -114,82 +111,16 @@ static void options_of(struct push *push, int argc, char **argv)
     }
 }
 
-/* Opens what a body argument names: "-" is standard input, "@x" the file x. */
-static FILE *open_body(const struct push *push)
-{
-    if (strcmp(push->body, "-") == 0)
-        return stdin;
-    FILE *file = fopen(push->body + (push->body[0] == '@'), "re");
-    if (!file)
-        cli_bad_value(push->cli, "cannot read %s: %s", push->body + (push->body[0] == '@'),
-                      strerror(errno));
-    return file;
-}
-
-static void read_body(const struct push *push, struct buf *out)
-{
-    if (strcmp(push->body, "-") != 0 && push->body[0] != '@') {
-        buf_add_str(out, push->body);
-        return;
-    }
-    FILE *file = open_body(push);
-    size_t count;
-    do {
-        buf_reserve(out, 65536);
-        count = fread(out->at + out->len, 1, 65536, file);
-        out->len += count;
-        /* Behind its end a terminal would be read again: Ctrl-D would be wanted twice. */
-    } while (count > 0 && !feof(file) && out->len <= READ_MAX);
-    if (ferror(file))
-        cli_bad_value(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
-    if (out->len > READ_MAX)
-        cli_bad_value(push->cli, "%s is too long for a body: a server takes %d MiB at most",
-                      file == stdin ? "standard input" : push->body + 1, READ_MAX >> 20);
-    if (file != stdin)
-        (void)fclose(file); /* only read from */
-}
-
-/*
- * Appends the job as JSON, with its body as its kind wants it: JSON as itself, text as a string,
- * bytes as base64. False: it should be JSON and is not; *out_why is a clause.
- */
-static bool add_job(const struct push *push, struct bytes body, struct buf *out,
-                    const char **out_why)
-{
-    struct buf packed = {0};
-    bool utf8 = bytes_is_utf8(body);
-    if (push->raw_json && !raw_json_check(body, out_why))
-        return false;
-    if (push->raw_json)
-        buf_add_bytes(&packed, body);
-    else if (utf8)
-        json_add_text(&packed, body, JSON_STYLE_PLAIN);
-    else
-        buf_add_char(&packed, '"');
-    if (!push->raw_json && !utf8) {
-        base64_write(&packed, body);
-        buf_add_char(&packed, '"');
-    }
-    raw_json_add_object(out, push->fields, push->raw_json || utf8 ? "body" : "body_base64",
-                        buf_bytes(&packed));
-    buf_fini(&packed);
-    return true;
-}
-
 static int push_one(struct push *push)
 {
     struct buf body = {0}, job = {0};
     json_t *answer = NULL;
-    const char *why;
-    read_body(push, &body);
+    body_read(push->cli, push->body, push->raw_json, &body);
     if (limits_body_over(push->cli, body.len)) {
         buf_fini(&body);
         return EXIT_REFUSED;
     }
-    if (push->raw_json && body.len == 0)
-        cli_bad_value(push->cli, "the body is empty, which is not JSON");
-    if (!add_job(push, buf_bytes(&body), &job, &why))
-        cli_bad_value(push->cli, "the body is not JSON: %s", why);
+    body_add_good(push->cli, push->fields, buf_bytes(&body), push->raw_json, &job);
     buf_fini(&body);
     struct client_request request = {.method = "POST",
                                      .target = bytes_str(push->target),
@@ -271,7 +202,7 @@ static void add_line(struct many *many, struct bytes line)
     const struct push *push = many->push;
     struct bulk *bulk = &many->bulk;
     const char *why;
-    if (push->lines && !add_job(push, line, &bulk->text, &why)) {
+    if (push->lines && !body_add_object(push->fields, line, push->raw_json, &bulk->text, &why)) {
         refuse(many, many->line, bytes_str(why));
         return;
     }
@@ -286,7 +217,7 @@ static int push_many(struct push *push)
 {
     struct many many = {.push = push, .progress = isatty(STDERR_FILENO) != 0 && !push->cli->json};
     many.bulk = (struct bulk){.cli = push->cli, .take = take_result, .ctx = &many};
-    FILE *file = open_body(push);
+    FILE *file = body_open(push->cli, push->body);
     char *line = NULL;
     size_t room = 0;
     int code = EXIT_DONE;
@@ -327,6 +258,8 @@ static int run(struct cli *cli, int argc, char **argv)
     bool many = push.lines || push.ndjson;
     if (push.lines && push.ndjson)
         cli_usage(cli, "--lines or --ndjson, not both");
+    if (many && json_object_get(push.fields, "id")) /* each would be refused, or replace the last */
+        cli_usage(cli, "--id is the id of one job: lines of --ndjson have their own");
     if (!!json_object_get(push.fields, "delay") + !!json_object_get(push.fields, "due") +
             !!json_object_get(push.fields, "level") >
         1)

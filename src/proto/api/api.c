@@ -199,6 +199,7 @@ void api_problem_body(struct problem *problem, int status, const char *field, ui
                       const struct api_limits *limits)
 {
     api_problem_set(problem, status, err_name(ERR_TOO_LARGE), field, "");
+    problem->config_key = "limits.body_bytes";
     api_problem_addf(problem, "the body has %llu bytes; limits.body_bytes is %u",
                      (unsigned long long)bytes, limits->body_bytes);
 }

@@ -92,6 +92,9 @@ struct problem {
     char field[64];    /* JSON path of the bad field, or "" */
     char detail[200];  /* one sentence for people */
     const char *allow; /* 405 */
+    /* The key of the server's configuration that does not allow what was sent, such as
+       "limits.ttr_seconds"; NULL: it is not refused for a key, or `code` says enough. */
+    const char *config_key;
 };
 
 /* The items of a batch that are still to be decoded. */

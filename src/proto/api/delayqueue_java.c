@@ -100,11 +100,12 @@ static bool read_due(const struct parameters *parameters, int64_t *out_us)
     uint64_t ms;
     if (!parameter(parameters, PARAMETER_DELAY_TIME, &text))
         return false;
-    if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(RFC3339_MAX_US / MILLISECOND_US)) {
+    if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(RFC3339_MAX_US / MILLISECOND_US))
         *out_us = (int64_t)ms * MILLISECOND_US;
-        return true;
-    }
-    return rfc3339_read_local(text, parameters->input->limits->east_us, out_us);
+    else if (!rfc3339_read_local(text, parameters->input->limits->east_us, out_us))
+        return false;
+    *out_us = *out_us > 0 ? *out_us : parameters->input->now_us; /* as in /v1 */
+    return true;
 }
 
 static void decode_push(const struct parameters *parameters, struct call *call)

@@ -12,6 +12,7 @@ static bool size_fits(const struct v1_input *input, uint32_t count)
     if (count <= input->limits->batch_jobs)
         return true;
     (void)api_refuse(input->problem, 413, "batch_too_large", "", "");
+    input->problem->config_key = "limits.batch_jobs";
     api_problem_addf(input->problem, "the batch has %u jobs; limits.batch_jobs is %u", count,
                      input->limits->batch_jobs);
     return false;

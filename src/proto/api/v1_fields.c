@@ -28,18 +28,22 @@ static bool bad(const struct reader *reader, const char *detail)
     return api_refuse(reader->input->problem, 400, "bad_field", reader->name, detail);
 }
 
-/* The same with the limit's value behind it. */
-static bool bad_limit(const struct reader *reader, const char *detail, uint32_t limit)
+/* The same with the limit's value behind it. `key`: of the configuration, or NULL. */
+static bool bad_limit(const struct reader *reader, const char *detail, const char *key,
+                      uint32_t limit)
 {
     (void)bad(reader, detail);
+    reader->input->problem->config_key = key;
     api_problem_addf(reader->input->problem, ", which is %u", limit);
     return false;
 }
 
-static bool bad_time_limit(const struct reader *reader, const char *detail, int64_t limit_us)
+static bool bad_time_limit(const struct reader *reader, const char *detail, const char *key,
+                           int64_t limit_us)
 {
     char room[DURATION_ROOM];
     (void)bad(reader, detail);
+    reader->input->problem->config_key = key;
     api_problem_addf(reader->input->problem, ", which is %s", duration_print(limit_us, room));
     return false;
 }
@@ -135,11 +139,16 @@ static bool read_time(const struct reader *reader, const char *hint, int64_t *ou
         "milliseconds since 1970; the latest is the end of the year 9999");
 }
 
+/* 0 (as before 1970) is how a client says "at once": as a time it would go before all that waits,
+   and count as decades late. */
 static bool read_due(const struct reader *reader)
 {
+    int64_t *due_us = &reader->fields->due_us;
     if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_LEVEL))
         return bad(reader, "delay, due and level exclude each other");
-    return read_time(reader, "; a time from now is a delay", &reader->fields->due_us);
+    bool good = read_time(reader, "; a time from now is a delay", due_us);
+    *due_us = *due_us > 0 ? *due_us : reader->input->now_us;
+    return good;
 }
 
 static bool read_ttr(const struct reader *reader)
@@ -150,7 +159,7 @@ static bool read_ttr(const struct reader *reader)
     if (*ttr_us < 1)
         return bad(reader, "the ttr must be longer than nothing");
     if (*ttr_us > reader->input->limits->ttr_max_us)
-        return bad_time_limit(reader, "the ttr is over limits.ttr_seconds",
+        return bad_time_limit(reader, "the ttr is over limits.ttr_seconds", "limits.ttr_seconds",
                               reader->input->limits->ttr_max_us);
     return true;
 }
@@ -362,7 +371,7 @@ static bool read_reason(const struct reader *reader)
     if (!read_string(reader, &reader->fields->reason))
         return false;
     return reader->fields->reason.len <= NOTE_REASON_MAX ||
-           bad_limit(reader, "the reason is longer than the limit of bytes", NOTE_REASON_MAX);
+           bad_limit(reader, "the reason is longer than the limit of bytes", NULL, NOTE_REASON_MAX);
 }
 
 static bool read_code(const struct reader *reader)
@@ -553,7 +562,8 @@ static bool read_topics(const struct reader *reader)
         if (flaw)
             return bad_part(reader, "a topic's name ", flaw);
         if (!topic_list_add(&list, topic))
-            return bad_limit(reader, "there are more topics than limits.reserve_topics", most);
+            return bad_limit(reader, "there are more topics than limits.reserve_topics",
+                             "limits.reserve_topics", most);
     }
     fields->topics = list.at;
     fields->topic_count = list.count;
@@ -565,15 +575,17 @@ static bool read_wait(const struct reader *reader)
     if (!read_duration(reader, &reader->fields->wait_us))
         return false;
     return reader->fields->wait_us <= reader->input->limits->wait_us ||
-           bad_time_limit(reader, "the wait is over limits.wait_seconds",
+           bad_time_limit(reader, "the wait is over limits.wait_seconds", "limits.wait_seconds",
                           reader->input->limits->wait_us);
 }
 
 static bool read_max(const struct reader *reader)
 {
-    return read_count(reader, 1, reader->input->limits->batch_jobs, &reader->fields->max) ||
-           bad_limit(reader, "this must be a whole number, 1 … limits.batch_jobs",
-                     reader->input->limits->batch_jobs);
+    uint32_t most = reader->input->limits->batch_jobs;
+    int64_t max;
+    const char *key = json_int(reader->value, &max) && max > most ? "limits.batch_jobs" : NULL;
+    return read_count(reader, 1, most, &reader->fields->max) ||
+           bad_limit(reader, "this must be a whole number, 1 … limits.batch_jobs", key, most);
 }
 
 static bool read_for(const struct reader *reader)
@@ -748,6 +760,7 @@ static bool read_field(const struct v1_input *input, struct bytes name,
 bool v1_refuse_json(const struct v1_input *input, const struct json *json, const char *begin)
 {
     (void)api_refuse(input->problem, 400, "bad_json", "", json->wrong);
+    input->problem->config_key = json->too_deep ? "limits.json_depth" : NULL;
     if (json->too_deep)
         api_problem_addf(input->problem, ", which is %u", input->limits->json_depth);
     else if (json->wrong_at)

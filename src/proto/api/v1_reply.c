@@ -653,6 +653,10 @@ static void add_problem(struct buf *out, const struct problem *problem)
         buf_add_str(out, ",\"field\":");
         json_add_text(out, bytes_str(problem->field), JSON_STYLE_PLAIN);
     }
+    if (problem->config_key) {
+        buf_add_str(out, ",\"config_key\":");
+        json_add_text(out, bytes_str(problem->config_key), JSON_STYLE_PLAIN);
+    }
     buf_add_str(out, ",\"detail\":");
     json_add_text(out, bytes_str(problem->detail), JSON_STYLE_PLAIN);
     buf_add_char(out, '}');

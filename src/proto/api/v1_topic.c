@@ -60,6 +60,7 @@ static bool ttr_fits(const struct v1_call *v1, const struct topic_settings *sett
         return true;
     (void)api_refuse(v1->input.problem, 400, "bad_field", "ttr",
                      "the ttr is over limits.ttr_seconds");
+    v1->input.problem->config_key = "limits.ttr_seconds";
     api_problem_addf(v1->input.problem, ", which is %s", duration_print(most_us, room));
     return false;
 }
@@ -169,9 +170,10 @@ static bool bad_parameter(const struct v1_call *v1, const char *name, const char
     return api_refuse(v1->input.problem, 400, "bad_parameter", name, detail);
 }
 
-static bool bad_limit(const struct v1_call *v1)
+static bool bad_limit(const struct v1_call *v1, bool too_many)
 {
     (void)bad_parameter(v1, "limit", "this must be 1 … limits.batch_jobs");
+    v1->input.problem->config_key = too_many ? "limits.batch_jobs" : NULL;
     api_problem_addf(v1->input.problem, ", which is %u", v1->input.limits->batch_jobs);
     return false;
 }
@@ -201,8 +203,9 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
     bool jobs = v1->kind == CMD_LIST;
     uint64_t limit;
     if (bytes_eq(name, BYTES("limit"))) {
-        if (!bytes_to_u64(value, &limit) || limit < 1 || limit > v1->input.limits->batch_jobs)
-            return bad_limit(v1);
+        bool number = bytes_to_u64(value, &limit);
+        if (!number || limit < 1 || limit > v1->input.limits->batch_jobs)
+            return bad_limit(v1, number && limit > 0);
         topic->max = (uint32_t)limit;
     } else if (bytes_eq(name, BYTES("cursor"))) {
         return read_cursor(v1, value, topic);

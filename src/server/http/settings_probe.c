@@ -5,7 +5,8 @@
 #include "proto/settings/topic_settings.h"
 #include "server/push_url.h"
 
-static bool refuse(struct call *call, const char *field)
+/* `key`: of the configuration, which does not allow it; or NULL. */
+static bool refuse(struct call *call, const char *field, const char *key)
 {
     struct problem *problem = &call->problem;
     call->kind = CALL_PROBLEM;
@@ -13,6 +14,7 @@ static bool refuse(struct call *call, const char *field)
     problem->err = OK;
     problem->code = "bad_field";
     problem->allow = NULL;
+    problem->config_key = key;
     (void)snprintf(problem->field, sizeof(problem->field), "target.%s", field);
     return false;
 }
@@ -35,19 +37,20 @@ static bool may_be_reached(const struct config *config, const struct target_http
 {
     struct problem *problem = &call->problem;
     char why[PUSH_URL_WHY];
+    const char *key;
     if (http->unix_socket.len) {
         if (is_listed(config->push_unix_sockets, http->unix_socket))
             return true;
         (void)snprintf(problem->detail, sizeof(problem->detail),
                        "push.unix_sockets does not list this socket");
-        return refuse(call, "unix_socket");
+        return refuse(call, "unix_socket", "push.unix_sockets");
     }
     if (!http->url.len) /* jobs bring their own */
         return true;
-    if (push_url_may_be_reached(config, http->url, why))
+    if (push_url_may_be_reached(config, http->url, why, &key))
         return true;
     (void)snprintf(problem->detail, sizeof(problem->detail), "%s", why);
-    return refuse(call, "url");
+    return refuse(call, "url", key);
 }
 
 /* True: it can be used. */
@@ -57,7 +60,7 @@ static bool try_one(reference_probe *probe, enum reference_kind kind, const char
     struct problem *problem = &call->problem;
     if (!reference.len || probe(kind, reference, problem->detail, sizeof(problem->detail)) == OK)
         return true;
-    return refuse(call, field);
+    return refuse(call, field, NULL);
 }
 
 void settings_probe(reference_probe *probe, const struct config *config, struct arena *scratch,

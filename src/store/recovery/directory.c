@@ -174,8 +174,9 @@ static enum err load_head(struct disk *disk, struct found *found, const struct m
     if (found->head.number != found->number || found->head.size_bytes != found->size_bytes) {
         store_error_set(
             out_error, name, 0,
-            "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
-            "cut; restore it from a backup, or bring over what is intact: later salvage DIR NEW",
+            "this is segment %u of %llu bytes, and the file has %llu: it was renamed or cut, or "
+            "has grown; restore it from a backup, or bring over what is intact: later salvage DIR "
+            "NEW",
             found->head.number, (unsigned long long)found->head.size_bytes,
             (unsigned long long)found->size_bytes);
         return ERR_CORRUPT;
@@ -278,6 +279,8 @@ static void read_head(struct disk *disk, struct found *found, struct directory *
     if (disk->verbs->size(disk, file, &found->size_bytes) == OK &&
         disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK)
         found->verdict = len == BLOCK ? segment_head_decode(block, head) : FORMAT_BLANK;
+    if (found->size_bytes > SEGMENT_FILE_MAX) /* a sparse file has any length */
+        found->size_bytes = SEGMENT_FILE_MAX;
     disk->verbs->close(disk, file);
     mem_free(block);
     if (found->verdict != FORMAT_GOOD)
@@ -347,20 +350,17 @@ enum err directory_read_all(struct disk *disk, struct disk_file *file, uint64_t 
 }
 
 enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes_max,
-                             char **out_bytes, size_t *out_len, bool *out_unread)
+                             struct file_bytes *out_file)
 {
     struct disk_file *file;
-    uint64_t len = 0;
+    uint64_t size_bytes = 0;
     enum err err = disk->verbs->open(disk, name, true, &file);
     if (err)
         return err;
-    bool unread = disk->verbs->size(disk, file, &len) != OK;
+    bool unread = disk->verbs->size(disk, file, &size_bytes) != OK;
     if (unread)
-        len = 0;
-    if (len > bytes_max) {
-        disk->verbs->close(disk, file);
-        return ERR_INVALID;
-    }
+        size_bytes = 0;
+    uint64_t len = size_bytes < bytes_max ? size_bytes : bytes_max;
     size_t room = (size_t)((len + BLOCK - 1) / BLOCK * BLOCK + BLOCK);
     char *bytes = mem_aligned(BLOCK, room);
     memset(bytes, 0, room);
@@ -368,10 +368,9 @@ enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes
         size_t got;
         unread |= disk->verbs->read(disk, file, at, bytes + at, BLOCK, &got) != OK;
     }
+    memset(bytes + len, 0, room - len);
     disk->verbs->close(disk, file);
-    *out_bytes = bytes;
-    *out_len = (size_t)len;
-    *out_unread = unread;
+    *out_file = (struct file_bytes){bytes, (size_t)len, size_bytes, unread};
     return OK;
 }
 

@@ -12,7 +12,7 @@
 struct found {
     uint32_t number;
     enum format_verdict verdict; /* of its header */
-    uint64_t size_bytes;
+    uint64_t size_bytes;      /* of the file; directory_read_lenient(): SEGMENT_FILE_MAX at most */
     struct segment_head head; /* FORMAT_GOOD */
     const char *fault; /* directory_read_lenient(): why it is not used, for people; or NULL */
 };
@@ -72,15 +72,22 @@ void directory_fini(struct directory *directory);
 enum err directory_read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len) MUST_USE;
 
+/* What was read of a file. */
+struct file_bytes {
+    char *at; /* BLOCK zeros follow `len`; freed by mem_free() */
+    size_t len;
+    uint64_t size_bytes; /* of the file: more than `len` if it is longer than was wanted */
+    bool unread;         /* the disk could not read some of it, which is zeros here */
+};
+
 /*
- * Reads a whole file of up to `bytes_max` bytes into *out_bytes, which the caller frees by
- * mem_free(); BLOCK zeros follow it. What the disk cannot read is zeros, and *out_unread is true;
- * if even the length cannot be read, *out_len is 0. ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor
- * is free): it cannot be opened; ERR_INVALID: it is longer. Waits for the disk, block by block.
- * O(its bytes).
+ * Reads a file into memory, its first `bytes_max` bytes at most: any length may stand in a damaged
+ * directory, of a sparse file also more than there is memory. If even the length cannot be read,
+ * both lengths are 0. ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free): it cannot be
+ * opened. Waits for the disk, block by block. O(the bytes read).
  */
 enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes_max,
-                             char **out_bytes, size_t *out_len, bool *out_unread) MUST_USE;
+                             struct file_bytes *out_file) MUST_USE;
 
 /* Fills in an error message; `file` and the text are truncated if they are too long. */
 void store_error_set(struct store_error *error, const char *file, uint64_t offset,

@@ -40,14 +40,16 @@ static struct rescued *files_of(const struct history_rescue *rescue, size_t *out
 static bool read_whole(struct history_rescue *rescue, uint32_t number)
 {
     char name[DISK_NAME_MAX];
-    bool unread = false;
+    struct file_bytes file;
     mem_free(rescue->bytes);
     rescue->bytes = NULL;
     rescue->len = 0;
     history_name(number, name);
-    enum err err = directory_read_file(rescue->options.disk, name, FILE_MAX, &rescue->bytes,
-                                       &rescue->len, &unread);
-    return !err && (rescue->len > 0 || !unread);
+    if (directory_read_file(rescue->options.disk, name, FILE_MAX, &file))
+        return false;
+    rescue->bytes = file.at;
+    rescue->len = file.len;
+    return file.size_bytes == file.len && (file.len > 0 || !file.unread);
 }
 
 /* The length of the intact block at `at`, or 0 if there is none. */

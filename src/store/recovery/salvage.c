@@ -26,9 +26,10 @@ enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 /* A job with a good body, in a segment that was set aside. */
 struct aside_job {
     uint64_t seq;
-    uint64_t batch; /* the last good batch header before it; 0: none */
-    const char *at; /* its record, in salvage::aside_files */
-    size_t len;
+    uint64_t batch;  /* the last good batch header before it; 0: none */
+    uint64_t offset; /* of its record */
+    uint32_t len;
+    uint32_t number; /* of the segment */
 };
 
 struct salvage {
@@ -48,8 +49,6 @@ struct salvage {
     struct disk_file *file; /* of the last body that was read, … */
     uint32_t file_number;   /* … and its segment; 0: none */
     bool aside_loaded;
-    char **aside_files; /* whole contents */
-    size_t aside_file_count;
     struct aside_job *aside_jobs; /* by number */
     size_t aside_job_count, aside_job_cap;
 };
@@ -183,13 +182,15 @@ static void choose_segments(struct salvage *salvage)
                directory->manifest.batch_first)
         salvage->first_segment++;
     salvage->seq_mark = directory->manifest.seq_mark;
+    report_segments(salvage);
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
-        const struct found *found = &directory->found[i];
+        struct found *found = &directory->found[i];
+        if (found->size_bytes > found->head.size_bytes) /* what is behind was never the log's */
+            found->size_bytes = found->head.size_bytes;
         salvage->all_bytes += found->size_bytes;
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
     }
-    report_segments(salvage);
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
@@ -228,9 +229,6 @@ void salvage_close(struct salvage *salvage)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     if (salvage->locked)
         salvage->disk->verbs->unlock(salvage->disk);
-    for (size_t i = 0; i < salvage->aside_file_count; i++)
-        mem_free(salvage->aside_files[i]);
-    mem_free(salvage->aside_files);
     mem_free(salvage->aside_jobs);
     damage_fini(&salvage->damage);
     slice_liveness_fini(&salvage->liveness);
@@ -571,7 +569,9 @@ static int by_seq(const void *left, const void *right)
         return a->seq < b->seq ? -1 : 1;
     if (a->batch != b->batch)
         return a->batch < b->batch ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at; /* side by side in one file */
+    if (a->number != b->number)
+        return a->number < b->number ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
 /* Adds the intact jobs of a segment that was set aside; `bytes` are its file. */
@@ -596,8 +596,9 @@ static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char
             salvage->aside_jobs[salvage->aside_job_count++] = (struct aside_job){
                 .seq = record.event.job.seq,
                 .batch = batch,
-                .at = bytes + at,
-                .len = record.len,
+                .offset = at,
+                .len = (uint32_t)record.len,
+                .number = number,
             };
         at += whole ? record.len : 8;
     }
@@ -605,16 +606,15 @@ static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char
 
 static void read_aside(struct salvage *salvage, uint32_t number)
 {
-    char name[DISK_NAME_MAX], *bytes;
-    size_t len;
-    bool unread; /* what cannot be read is zeros, in which there are no jobs */
+    char name[DISK_NAME_MAX];
+    struct file_bytes file; /* what cannot be read is zeros, in which there are no jobs */
     aside_name(number, name);
-    if (directory_read_file(salvage->disk, name, UINT64_MAX, &bytes, &len, &unread))
+    if (directory_read_file(salvage->disk, name, SEGMENT_FILE_MAX, &file))
         return;
-    size_t count = salvage->aside_file_count + 1;
-    salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
-    salvage->aside_files[salvage->aside_file_count++] = bytes;
-    take_aside_jobs(salvage, number, bytes, len);
+    if (file.size_bytes > file.len)
+        report_fault(salvage, name, "it is longer than a segment can be: the rest is not read");
+    take_aside_jobs(salvage, number, file.at, file.len);
+    mem_free(file.at);
 }
 
 /* The newest intact record of the job in segments that were set aside, or NULL. */
@@ -671,18 +671,42 @@ static enum err read_record(struct salvage *salvage, uint64_t where, enum event_
 {
     char front[8];
     size_t got = 0;
-    uint64_t offset = where_offset(where);
+    uint64_t offset = where_offset(where), size_bytes = 0;
     enum err err = open_segment(salvage, where_segment(where));
+    if (!err)
+        err = salvage->disk->verbs->size(salvage->disk, salvage->file, &size_bytes);
     if (!err)
         err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, front, 8, &got);
     size_t len = !err && got == 8 ? get_u32(front) : 0;
-    if (len < (kind == EVENT_JOB ? FAR_RECORD_MIN : RECORD_NOTE_HEAD))
-        return ERR_DAMAGED;
+    if (len < (kind == EVENT_JOB ? FAR_RECORD_MIN : RECORD_NOTE_HEAD) || size_bytes < offset ||
+        len > size_bytes - offset)
+        return ERR_DAMAGED; /* a damaged length must not decide how much memory is taken */
     char *at = arena_alloc(arena, len);
     err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, at, len, &got);
     if (err || got != len || record_decode(at, len, out_record) || out_record->event.kind != kind ||
         !record_body_good(out_record))
         return ERR_DAMAGED;
+    return OK;
+}
+
+/* Reads the newest intact record of the job in segments that were set aside. */
+static enum err read_aside_record(struct salvage *salvage, uint64_t seq, struct arena *arena,
+                                  struct record *out_record)
+{
+    char name[DISK_NAME_MAX];
+    struct disk_file *file;
+    const struct aside_job *job = find_aside(salvage, seq);
+    if (!job)
+        return ERR_DAMAGED;
+    char *at = arena_alloc(arena, job->len);
+    aside_name(job->number, name);
+    if (salvage->disk->verbs->open(salvage->disk, name, false, &file))
+        return ERR_DAMAGED;
+    enum err err = directory_read_all(salvage->disk, file, job->offset, at, job->len);
+    salvage->disk->verbs->close(salvage->disk, file);
+    if (err || record_decode(at, job->len, out_record) || out_record->event.kind != EVENT_JOB ||
+        out_record->event.job.seq != seq || !record_body_good(out_record))
+        return ERR_DAMAGED; /* the disk gives other bytes than before */
     return OK;
 }
 
@@ -692,11 +716,8 @@ enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, str
     struct record record;
     enum err err = read_record(salvage, where, EVENT_JOB, arena, &record);
     bool aside = err || record.event.job.seq != seq;
-    if (aside) {
-        const struct aside_job *job = find_aside(salvage, seq);
-        if (!job || record_decode(job->at, job->len, &record))
-            return ERR_DAMAGED;
-    }
+    if (aside && read_aside_record(salvage, seq, arena, &record))
+        return ERR_DAMAGED;
     *out_body = (struct salvage_body){record.event, aside};
     return OK;
 }

@@ -117,8 +117,8 @@ struct survey {
     const struct store_id *id;
     uint32_t number;
     char name[DISK_NAME_MAX];
-    char *bytes; /* of the file; what cannot be read is zeros */
-    uint64_t len;
+    char *bytes; /* of the file, up to SLICE_FILE_MAX; what cannot be read is zeros */
+    uint64_t len, file_bytes;
     struct slice_head head;
     bool index_good;
 };
@@ -130,14 +130,14 @@ static void fault(const struct survey *survey, uint64_t offset, const char *text
 
 static enum err read_file(struct disk *disk, struct survey *survey)
 {
-    size_t len;
-    bool unread;
-    enum err err =
-        directory_read_file(disk, survey->name, UINT64_MAX, &survey->bytes, &len, &unread);
+    struct file_bytes file;
+    enum err err = directory_read_file(disk, survey->name, SLICE_FILE_MAX, &file);
     if (err)
         return err;
-    survey->len = len;
-    if (unread)
+    survey->bytes = file.at;
+    survey->len = file.len;
+    survey->file_bytes = file.size_bytes;
+    if (file.unread)
         fault(survey, 0, "the disk cannot read some of it", true);
     return OK;
 }
@@ -157,8 +157,8 @@ static bool check_head(struct survey *survey)
               true);
         return false;
     }
-    if (head->size_bytes != survey->len)
-        fault(survey, survey->len, "it was cut, or has grown", true);
+    if (head->size_bytes != survey->file_bytes)
+        fault(survey, survey->file_bytes, "it was cut, or has grown", true);
     return head->size_bytes <= survey->len;
 }
 
@@ -291,6 +291,8 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
     bool head_good = check_head(&survey);
     if (head_good)
         check_sections(&survey);
+    else if (survey.file_bytes > survey.len)
+        fault(&survey, survey.len, "no slice is longer than this: the rest is not read", false);
     /* Without a header the end of the blocks is unknown: what is behind them counts as damaged. */
     uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
     err = check_blocks(&survey, data_end, !survey.index_good);

@@ -45,8 +45,8 @@ struct slice_reader {
 };
 
 /*
- * Reads the whole file of a slice into memory and reports what is in it. ERR_IO, ERR_AGAIN (no
- * descriptor is free): it cannot be opened. *out_bytes: bytes of the file.
+ * Reads the file of a slice into memory, SLICE_FILE_MAX bytes of it at most, and reports what is in
+ * it. ERR_IO, ERR_AGAIN (no descriptor is free): it cannot be opened. *out_bytes: those read.
  */
 enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t number,
                       const struct slice_reader *reader, uint64_t *out_bytes) MUST_USE;

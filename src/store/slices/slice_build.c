@@ -253,6 +253,7 @@ void slice_build_end(struct slice_build *build)
     size_t size = (build->len + RECORD_JOB_HEAD + BLOCK - 1) / BLOCK * BLOCK;
     make_room(build, size - build->len);
     memset(at_offset(build, build->len), 0, size - build->len);
+    CHECK(size <= SLICE_FILE_MAX);
     build->len = size;
     head->size_bytes = size;
     send(build, true);

@@ -21,7 +21,9 @@
 enum {
     SLICE_BLOCK_BYTES = 64 * 1024,     /* bytes of a block of records, about */
     SLICE_DATA_MAX = 16 * 1024 * 1024, /* bytes of all blocks, unless one record has more */
-    SLICE_UNIT = 32,                   /* bytes; at most one record begins in each unit */
+    /* No slice has more bytes: 64 MiB of one record, 13 of topics, 24 of the index. */
+    SLICE_FILE_MAX = 256 * 1024 * 1024,
+    SLICE_UNIT = 32, /* bytes; at most one record begins in each unit */
     SLICE_FENCE_BYTES = 16,
     SLICE_TOPICS_MAX = 65535,
     SLICE_INDEX_MAX = 10 + 10 + 8 + 3 + 5 + 10, /* bytes of one index entry, at most */

@@ -67,6 +67,10 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
      "later restore: jobs come back from the journal in MySQL by: later journal restore"),
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
+    (["version", "2"], "later: version takes nothing: '2'"),
+    (["push", "t", "--lines", "--id", "x"], "later push: --id is the id of one job: lines of --ndjson have their own"),
+    (["push", "t", "-n", "-i", "x", "-e", "replace"],
+     "later push: --id is the id of one job: lines of --ndjson have their own"),
     (["stats", "much"],
      "later stats: one word too many: 'much'; a topic's figures: later topics much"),
     (["kick", "t", "--max", "5"], "later kick: --max is for a topic's buried jobs: later kick --topic t --max 5"),
@@ -339,6 +343,27 @@ def test_refusals_name_options_and_topics(later, topic):
     assert "if_exists" not in answer.stderr and f"{topic}-id: " in answer.stderr
     answer = later("topics", f"no-{topic}")
     assert answer.returncode == NOTHING and f"no-{topic}: no such topic" in answer.stderr
+
+
+def test_a_new_body_is_given_as_that_of_a_push(later, topic, tmp_path):
+    def body(*words, **options):
+        done = later("reschedule", f"{topic}-id", *words, **options)
+        assert done.returncode == DONE, done
+        return json.loads(later("get", f"{topic}-id", "--json").stdout)
+
+    file = tmp_path / "body"
+    file.write_bytes(b"\xff\n")
+    assert later("push", topic, '{"n":1}', "-J", "--id", f"{topic}-id", "--delay", "1h").returncode == DONE
+    assert body("--body", '{"n": [1.10]}', "--json-body")["body"] == {"n": [1.10]}
+    assert body("--body", '{"n": 2}')["body"] == '{"n": 2}'
+    assert body("--body", f"@{file}", "--priority", "7")["body_base64"] == "/wo="
+    assert body("--body", "-", input="from a pipe\n")["body"] == "from a pipe\n"
+    changed = body("--priority", "8", "-b", "")
+    assert changed["body"] == "" and changed["priority"] == 8
+    for words, says in ((["-b", "{", "-J"], "the body is not JSON"), (["-b", "@/nowhere"], "cannot read /nowhere"),
+                        (["-p", "1", "-J"], "--json-body belongs to --body")):
+        refused = later("reschedule", f"{topic}-id", *words)
+        assert refused.returncode == USAGE and says in refused.stderr, refused
 
 
 def test_bad_lines_are_reported_by_their_place_and_stop_nothing(later, topic):

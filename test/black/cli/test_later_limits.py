@@ -357,6 +357,16 @@ def test_options_before_the_command_are_at_fault_for_nothing(small):
         assert answer.returncode == USAGE and answer.stderr.startswith(f"later topic: t: {field}: "), answer
 
 
+@pytest.mark.parametrize("more, code", [
+    ({"config_key": "limits.ttr_seconds", "detail": "the ttr is too long"}, REFUSED),
+    ({"detail": "the header 'limits.push.' is not one"}, USAGE)])
+def test_the_key_that_an_answer_names_tells_a_rule_of_the_server_from_a_bad_value(more, code):
+    """Not the words of its text, which may repeat what was sent."""
+    problem = {"status": 400, "code": "bad_field", "field": "ttr", **more}
+    with Fake({"POST /v1/topics/t/jobs": (400, problem)}) as fake:
+        assert run(fake.url, "push", "t", "x").returncode == code
+
+
 def test_a_refusal_for_a_limit_says_its_value():
     problem = {"status": 413, "code": "too_large", "detail": "the body is over limits.body_bytes"}
     with Fake({"GET /v1/limits": (200, LIMITS), "POST /v1/topics/t/jobs": (413, problem)}) as fake:

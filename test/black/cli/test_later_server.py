@@ -433,6 +433,27 @@ def test_a_server_that_is_silent_is_given_up_after_the_timeout():
         assert "no answer from" in line and "the time is up (--timeout)" in line
 
 
+@pytest.mark.parametrize("command", ["get", "rm", "kick", "release"])
+def test_a_server_that_is_silent_is_waited_for_once_and_not_for_each_id(command):
+    with contextlib.closing(SilentBroker()) as server:
+        answer = later(f"http://127.0.0.1:{server.port}", command, "a", "b", "c", "--timeout", "300ms")
+        assert answer.returncode == UNREACHABLE and len(server.connections) == 1, answer
+        first, last = answer.stderr.splitlines()
+        assert first.startswith(f"later {command}: a: no answer from ")
+        assert last == f"later {command}: stopped: nothing was asked about the 2 ids behind it"
+
+
+def test_an_id_that_was_not_there_does_not_hide_that_others_were_not_asked():
+    """As `xargs later rm` sees it: by the exit status alone."""
+    def lose(*_):
+        raise ConnectionResetError
+
+    gone = {"status": 404, "code": "not_found", "detail": "no such job"}
+    with Fake({"DELETE /v1/jobs/a": (404, gone), "DELETE /v1/jobs/b": lose}) as fake:
+        assert later(fake.url, "rm", "a", "b", "c").returncode == UNREACHABLE
+        assert not fake.asked("DELETE /v1/jobs/c")
+
+
 def test_a_long_poll_outlives_the_timeout_and_ends_at_once_at_ctrl_c(shared, topic):
     url = f"http://127.0.0.1:{shared.port}"
     words = [LATER, "pop", topic, "--wait", "60s", "--timeout", "1s", "--body"]

@@ -218,6 +218,10 @@ def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd, tm
     assert done.returncode == 6 and "1 of them doubtful" in done.stdout, done
     assert " 0 jobs known to be lost" in " " + done.stdout.replace("\n", " ")
     assert "was set aside, and may be an older one" in done.stderr
+    os.truncate(aside, 1 << 40)  # a sparse file has any length: it must not be read into memory whole
+    longer = later("salvage", server.data, str(tmp_path / "longer"))
+    assert longer.returncode == 6 and longer.stdout == done.stdout.replace("/new,", "/longer,"), longer
+    assert "it is longer than a segment can be: the rest is not read" in longer.stderr
     os.unlink(aside)
     done = later("salvage", server.data, str(tmp_path / "without"))
     assert done.returncode == 6 and "1 job known to be lost" in done.stdout
@@ -457,11 +461,12 @@ def unlink_all(path):
     (lambda path: os.rename(path, path[:-8] + "000000ff"), "renamed"),
     (to_link, "cannot be opened"),
     (lambda path: os.truncate(path, os.path.getsize(path) - 64 * 1024), "it was cut"),
+    (lambda path: os.truncate(path, 1 << 43), "has grown"),  # whoever reads all of that does not end
     (lambda path: overwrite(path, 0, 100), "header is damaged"),
     (lambda path: overwrite(path, 0, os.path.getsize(path)), "header is damaged"),
     (lambda path: os.unlink(os.path.join(os.path.dirname(path), "MANIFEST")), "MANIFEST"),
     (lambda path: overwrite(os.path.join(os.path.dirname(path), "MANIFEST"), 20, 4), "MANIFEST"),
-], ids=["missing", "all-missing", "renamed", "link", "cut", "header", "overwritten", "no-manifest",
+], ids=["missing", "all-missing", "renamed", "link", "cut", "grown", "header", "overwritten", "no-manifest",
         "manifest-slot"])
 def test_p2_salvage_is_not_silent_about_files_that_are_not_whole(laterd, tmp_path, harm, word, many):
     server = laterd({"store": {"segment_bytes": "256K", "recent_bytes": "64K"}})

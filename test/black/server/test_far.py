@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import resource
 import struct
 import subprocess
 import time
@@ -222,6 +223,33 @@ def test_a_horizon_that_is_taken_away_leaves_every_tool_at_work(laterd, tmp_path
         assert metric(client, "far_jobs") == 0
         assert client.counts("t")["delayed"] == len(bodies) - 100
         assert client.job("job-1", method="GET").json()["body"] == bodies["job-1"]
+
+
+def in_two_gigabytes():
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+
+@pytest.mark.parametrize("with_header", [True, False])
+def test_a_slice_that_has_become_huge_is_read_as_far_as_a_slice_can_go(laterd, tmp_path, with_header):
+    """A sparse file, as a file system may leave it, has any length; it is not read into memory whole."""
+    server = laterd({"store": FAR})
+    with Client(server.port) as client:
+        push_far(client, 1500)
+    server.stop()
+    path = min(entry.path for entry in os.scandir(server.data) if entry.name.startswith("slice-"))
+    os.truncate(path, 1 << 40)
+    if not with_header:
+        with open(path, "r+b") as file:
+            file.write(bytes(4096))
+    name = os.path.basename(path)
+    done = subprocess.run([LATER, "verify", server.data], capture_output=True, text=True, timeout=120,
+                          check=False, preexec_fn=in_two_gigabytes)
+    assert done.returncode == 6 and "out of memory" not in done.stderr, done
+    assert f"{name}: offset {1 << 40}: it was cut, or has grown" in done.stderr or not with_header, done
+    assert "no slice is longer than this: the rest is not read" in done.stderr or with_header, done
+    done = subprocess.run([LATER, "--json", "salvage", server.data, tmp_path / "new"], capture_output=True,
+                          text=True, timeout=120, check=False, preexec_fn=in_two_gigabytes)
+    assert done.returncode == 6 and json.loads(done.stdout)["lost"] == 0, done
 
 
 def bury_many(client, count):

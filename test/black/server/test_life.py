@@ -678,6 +678,23 @@ def test_without_persistence_nothing_is_written_and_jobs_live_in_memory(laterd):
         assert [(job["id"], job["body"]) for job in jobs] == [("a", 2)]
     assert server.stop() == 0
     assert not os.path.exists(server.data) or os.listdir(server.data) == []
+    (level, facts), = server.events("data_dir_unused")
+    assert level == "warn" and f"dir={server.data} " in facts and "--no-persist" in facts
+
+
+def test_a_directory_for_jobs_that_are_not_kept_is_warned_of(tmp_path):
+    path = tmp_path / "laterd.conf"
+    path.write_text("[store]\ndata_dir = /srv/laterd\n")
+    told = run("-c", path, "--no-persist", "--check-config")
+    assert told.returncode == 0
+    assert told.stderr == f"laterd: {path}:2: warning: store.data_dir is not used: --no-persist keeps nothing on this disk\n"
+    assert run("--no-persist", "--check-config").stderr == ""
+
+
+@pytest.mark.parametrize("address", [":9277", "*:9277", "9277"])
+def test_an_address_without_a_host_is_told_how_to_listen_on_all(address):
+    told = run("--http", address, "--check-config")
+    assert told.returncode == 2 and "0.0.0.0:9277 for all of this machine's" in told.stderr
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "localhost", "1.2.3:80", "[::1:80", "unix:"])

@@ -1,6 +1,7 @@
 """P8: every limit has a key, and an answer that names it."""
 
 import json
+import re
 
 import pytest
 
@@ -264,6 +265,7 @@ def test_errors_of_limits_have_the_limits_value(laterd):
                 (client.post("/v1/reserve", topics=["a", "b", "c"]), "limits.reserve_topics, which is 2"),
                 (client.post("/v1/reserve", topics=["a"], wait="3s"), "limits.wait_seconds, which is 2s"),
                 (client.post("/v1/reserve", topics=["a"], max=3), "limits.batch_jobs, which is 2"),
+                (client.post("/v1/finish", jobs=[{"id": "a"}] * 3), "limits.batch_jobs is 2"),
                 (client.push("t", ttr="2h"), "limits.ttr_seconds, which is 3600s"),
                 (client.push("t", body=[[[[[]]]]]), "limits.json_depth, which is 4"),
                 (client.get("/v1/topics?limit=3"), "limits.batch_jobs, which is 2"),
@@ -273,6 +275,10 @@ def test_errors_of_limits_have_the_limits_value(laterd):
                 (client.request("GET", "/", b"", {f"X-{n}": "1" for n in range(16)}),
                  "limits.headers, which is 16")]:
             assert detail(answer).endswith(end), answer
+            key = answer.json().get("config_key")
+            assert key == re.search(r"limits\.\w+", end).group() or end.endswith("the limit is 1000") or answer.status in (414, 431), answer
+        for answer in (client.post("/v1/reserve", topics=["a"], max=0), client.get("/v1/topics?limit=0")):
+            assert answer.status == 400 and "config_key" not in answer.json(), answer
         assert client.push("t", body="x", delay="1h").status == 201
         assert detail(client.push("t", body="x")).endswith("; the limit is 1")
         assert "; the limit is 1" in client.call("/push", id="i", topic="t", delay=1, ttr=1)[1]

@@ -22,6 +22,8 @@ static void a_push_takes_query_and_form_and_both_dates(void **state)
         call_of(HTTP_M_POST, "/push", "topic=t&delayTime=2030-01-31+08:00:00&ttrTime=5&message=");
     assert_int_equal(call.kind, CALL_CMD);
     assert_int_equal(call.cmd.push.due_us, INT64_C(1896048000000000));
+    call = call_of(HTTP_M_POST, "/push", "topic=t&delayTime=0&ttrTime=5&message=");
+    assert_int_equal(call.cmd.push.due_us, NOW_US);
     struct job_view job = {.ref.seq = 42};
     struct reply reply = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
     assert_string_equal(answer(&call, &reply),

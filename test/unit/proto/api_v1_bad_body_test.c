@@ -91,6 +91,30 @@ static void a_body_that_is_compressed_is_refused(void **state)
     assert_int_equal(ask(DIALECT_NONE, asked).kind, CALL_CMD);
 }
 
+static void only_a_value_that_another_server_may_take_names_a_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        const char *key;
+    } cases[] = {
+        {"{\"ttr\":\"3650d\"}", "limits.ttr_seconds"},
+        {"{\"ttr\":\"0s\"}", NULL},
+        {"{\"ttr\":\"limits.ttr_seconds\"}", NULL},
+        {"{\"body\":[[[[[[[[1]]]]]]]]}", "limits.json_depth"},
+        {"{\"body\":[}", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct call call = push(cases[i].body);
+        assert_int_equal(call.kind, CALL_PROBLEM);
+        if (cases[i].key)
+            assert_string_equal(call.problem.config_key, cases[i].key);
+        else
+            assert_null(call.problem.config_key);
+        assert_true(!cases[i].key == !strstr(refusal(&call), "\"config_key\":"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +122,7 @@ int main(void)
         cmocka_unit_test(settings_that_are_not_json_are_refused_with_the_place),
         cmocka_unit_test(a_field_in_another_spelling_is_told_its_name),
         cmocka_unit_test(a_body_that_is_compressed_is_refused),
+        cmocka_unit_test(only_a_value_that_another_server_may_take_names_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, fixture_tear_down);
 }

@@ -63,6 +63,15 @@ static void settings_that_are_wrong_are_named_by_their_path(void **state)
     assert_string_equal(call.problem.field, "retyr");
 }
 
+static void a_due_time_of_0_is_now_and_a_past_one_stays(void **state)
+{
+    (void)state;
+    assert_int_equal(push("{\"due\":0}").cmd.push.due_us, NOW_US);
+    assert_int_equal(v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"due\":0}").cmd.job.due_us, NOW_US);
+    assert_int_equal(push("{\"due\":\"2001-01-01T00:00:00Z\"}").cmd.push.due_us,
+                     INT64_C(978307200000000)); /* it goes before what was due later */
+}
+
 static void a_ttr_above_the_limit_is_refused(void **state)
 {
     (void)state;
@@ -70,7 +79,8 @@ static void a_ttr_above_the_limit_is_refused(void **state)
     struct call call = put("{\"ttr\":\"25h\"}", NULL, NULL);
     assert_string_equal(refusal(&call),
                         "{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,"
-                        "\"code\":\"bad_field\",\"field\":\"ttr\",\"detail\":"
+                        "\"code\":\"bad_field\",\"field\":\"ttr\","
+                        "\"config_key\":\"limits.ttr_seconds\",\"detail\":"
                         "\"the ttr is over limits.ttr_seconds, which is 1d\"}");
 }
 
@@ -524,6 +534,7 @@ int main(void)
         cmocka_unit_test(settings_are_kept_in_their_fixed_form),
         cmocka_unit_test(settings_that_say_nothing_are_taken_away),
         cmocka_unit_test(settings_that_are_wrong_are_named_by_their_path),
+        cmocka_unit_test(a_due_time_of_0_is_now_and_a_past_one_stays),
         cmocka_unit_test(a_ttr_above_the_limit_is_refused),
         cmocka_unit_test(a_target_is_paused_whatever_ttr_was_set_before),
         cmocka_unit_test(an_unknown_field_is_told_the_known_ones),

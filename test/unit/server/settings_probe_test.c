@@ -64,6 +64,7 @@ static void an_address_that_is_never_allowed_is_refused(void **state)
     assert_string_equal(refused("\"url\":\"http://10.2.0.1/\""), "target.url");
     assert_string_equal(call.problem.detail,
                         "the address 10.2.0.1 is not public, and push.allow does not list it");
+    assert_string_equal(call.problem.config_key, "push.allow");
     assert_string_equal(refused("\"url\":\"http://[::1]:8000/\""), "target.url");
 }
 
@@ -75,6 +76,7 @@ static void a_port_that_is_never_allowed_is_refused(void **state)
     assert_string_equal(refused("\"url\":\"https://h:8099/\""), "");
     assert_string_equal(refused("\"url\":\"http://h/\""), "target.url");
     assert_string_equal(call.problem.detail, "push.ports does not have port 80");
+    assert_string_equal(call.problem.config_key, "push.ports");
     assert_string_equal(refused("\"url\":\"http://h:8100/\""), "target.url");
 }
 
