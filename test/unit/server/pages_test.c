@@ -45,11 +45,10 @@ static int get(struct world *world, const char *path, json_t **out_body)
 /* Each as it can be asked. */
 static void the_root_names_all_pages(void **state)
 {
-    static const char *const want[] = {"/healthz",    "/readyz",
-                                       "/metrics",    "/v1/stats",
-                                       "/v1/limits",  "/v1/due?within=1h,1d",
-                                       "/v1/topics",  "/v1/cluster",
-                                       "/v1/journal", "/v1/openapi.json"};
+    static const char *const want[] = {"/healthz",        "/readyz",     "/metrics",
+                                       "/v1/stats",       "/v1/limits",  "/v1/due?within=1h,1d",
+                                       "/v1/topics",      "/v1/cluster", "/v1/journal",
+                                       "/v1/openapi.json"};
     enum { WANT = sizeof(want) / sizeof(want[0]) };
     (void)state;
     struct world *world = begin(&(struct world_options){.seed = 1});

@@ -113,8 +113,8 @@ static const struct opening *begin_to_convert(void)
     return opening;
 }
 
-/* Meanwhile a set is found to be lost, and then a script was stopped halfway. That a lost set is put
- * back finds no jobs that are in none: all must be looked at, which puts back the set, too. */
+/* Meanwhile a set is found to be lost, and then a script was stopped halfway. That a lost set is
+ * put back finds no jobs that are in none: all must be looked at, which puts back the set, too. */
 static void all_jobs_are_looked_at_though_a_set_was_lost_before(void **state)
 {
     (void)state;
