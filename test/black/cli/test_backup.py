@@ -251,6 +251,21 @@ def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
         assert text_of(listing(client)) == before
 
 
+def test_a_relative_data_directory_is_found_from_another_folder(laterd, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    server = laterd(SMALL, data="jobs", cwd=here)
+    with Client(server.port) as client:
+        fill(client, 20)
+        before = text_of(listing(client))
+        assert client.get("/v1/stats").json()["store"]["data_dir"] == str(here / "jobs")
+    assert f"dir={here}/jobs " in server.events("store_opened")[0][1] + " "
+    backup(server, tmp_path / "place")  # of a `later` that is somewhere else
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert text_of(listing(client)) == before
+
+
 def test_another_store_under_the_servers_path_is_not_backed_up_for_it(laterd, tmp_path):
     """As in another folder, if the path is relative, in a container, or on another machine."""
     other, server = laterd(), laterd()

@@ -77,18 +77,32 @@ static void kick_two_of_a_listing(void)
     assert_int_equal(totals().jobs[JOB_READY], 2);
 }
 
+/* The last two of t are in memory, and so are two of the others, whose records stay in their slice
+ * though they have been kicked. */
+static void kick_two_that_stay_in_memory(void)
+{
+    bed.ready_stay = bed.buried_stay = JOBS;
+    restart();
+    for (unsigned number = JOBS + 3; number < JOBS + 6; number++)
+        assert_int_equal(push(number, due_of(number) + 1000 * HOUR_US, IF_EXISTS_REJECT), OK);
+    kick_two_of_a_listing();
+}
+
+static void small_lists_have(unsigned count)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 17, 2 * JOBS};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        assert_int_equal(list_in_order(JOB_BURIED, sizes[i], false), count);
+        assert_int_equal(list_in_order(JOB_BURIED, sizes[i], true), count);
+    }
+}
+
 static void jobs_that_were_kicked_during_a_listing_hide_no_others(void **state)
 {
     (void)state;
-    for (unsigned number = JOBS + 3; number < JOBS + 6; number++) /* 2 of t, in memory, the last */
-        assert_int_equal(push(number, due_of(number) + 1000 * HOUR_US, IF_EXISTS_REJECT), OK);
-    kick_two_of_a_listing();
+    kick_two_that_stay_in_memory();
     for (int life = 0; life < 2; life++) {
-        static const uint32_t sizes[] = {1, 2, 3, 17, 2 * JOBS};
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-            assert_int_equal(list_in_order(JOB_BURIED, sizes[i], false), OF_T);
-            assert_int_equal(list_in_order(JOB_BURIED, sizes[i], true), OF_T);
-        }
+        small_lists_have(OF_T);
         struct cmd peek = on_t(CMD_PEEK, JOB_BURIED, 1);
         assert_int_equal(ask(&peek), OK);
         assert_int_equal(bed.answer.job.due_us, due_of(28));
@@ -98,6 +112,31 @@ static void jobs_that_were_kicked_during_a_listing_hide_no_others(void **state)
     assert_int_equal(ask(&kick), OK);
     assert_int_equal(bed.answer.reply.count, 1);
     assert_int_equal(totals().far_buried, JOBS - 3);
+}
+
+/* Takes a job of t, and buries it. False: there is none. */
+static bool take_and_bury(void)
+{
+    struct bytes t = BYTES("t");
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &t, .topic_count = 1, .max = 1, .ttr_us = 1000 * HOUR_US}};
+    if (ask(&take) != OK)
+        return false;
+    struct cmd bury = {.kind = CMD_BURY,
+                       .job = {.ref.seq = bed.answer.job.ref.seq, .lease = bed.answer.job.lease}};
+    assert_int_equal(ask(&bury), OK);
+    return true;
+}
+
+/* They are buried again, but due at another time than their records say. */
+static void jobs_that_are_buried_again_hide_no_others(void **state)
+{
+    (void)state;
+    kick_two_that_stay_in_memory();
+    for (int i = 0; i < 2; i++)
+        assert_true(take_and_bury());
+    small_lists_have(OF_T + 2);
 }
 
 static void they_do_not_come_back_when_they_are_due(void **state)
@@ -285,21 +324,6 @@ static void p8_so_many_stay_in_memory(void **state)
     assert_int_equal(totals().jobs[JOB_BURIED], 2 * JOBS);
 }
 
-/* Takes a job of t, and buries it. False: there is none. */
-static bool take_and_bury(void)
-{
-    struct bytes t = BYTES("t");
-    struct cmd take = {
-        .kind = CMD_RESERVE,
-        .reserve = {.topics = &t, .topic_count = 1, .max = 1, .ttr_us = 1000 * HOUR_US}};
-    if (ask(&take) != OK)
-        return false;
-    struct cmd bury = {.kind = CMD_BURY,
-                       .job = {.ref.seq = bed.answer.job.ref.seq, .lease = bed.answer.job.lease}};
-    assert_int_equal(ask(&bury), OK);
-    return true;
-}
-
 /* Far jobs that came back because they were due: their records lie in slices of delayed jobs. */
 static void p8_those_that_came_back_leave_memory_as_others_do(void **state)
 {
@@ -334,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BURIED(a_listing_shows_buried_jobs_once_each_in_order),
         BURIED(jobs_that_were_kicked_during_a_listing_hide_no_others),
+        BURIED(jobs_that_are_buried_again_hide_no_others),
         BURIED(they_do_not_come_back_when_they_are_due),
         BURIED(commands_that_name_one_find_it),
         BURIED(the_first_one_is_shown_and_kicked),

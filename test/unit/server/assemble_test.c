@@ -63,6 +63,17 @@ static void the_store_keeps_the_largest_body_of_either_protocol(void **state)
     assert_int_equal(assemble_embedded(&it->config, &it->platform).store.body_max, 300);
 }
 
+/* The configured one may be relative, and who reads it in /v1/stats is in another folder. */
+static void the_engine_tells_of_the_absolute_directory(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    (void)snprintf(it->config.data_dir, sizeof(it->config.data_dir), "jobs");
+    assert_string_equal(assemble_embedded(&it->config, &it->platform).directory, "jobs");
+    it->platform.data_dir = "/srv/queue/jobs";
+    assert_string_equal(assemble_embedded(&it->config, &it->platform).directory, "/srv/queue/jobs");
+}
+
 static void durability_reaches_engine_and_store(void **state)
 {
     struct fixture *it = fixture();
@@ -125,6 +136,7 @@ int main(void)
         cmocka_unit_test(the_memory_limit_is_three_quarters_of_what_is_available_if_none_is_set),
         cmocka_unit_test(the_store_keeps_files_open_with_half_of_what_connections_leave),
         cmocka_unit_test(the_store_keeps_the_largest_body_of_either_protocol),
+        cmocka_unit_test(the_engine_tells_of_the_absolute_directory),
         cmocka_unit_test(durability_reaches_engine_and_store),
         cmocka_unit_test(errors_of_http_name_the_limits_of_the_engine),
 #ifndef LATERD_NO_REDIS

@@ -14,7 +14,7 @@ static inline void check_body(struct life *life, unsigned number, const json_t *
 {
     const struct version *version = &life->oracle.versions[number];
     struct buf want = {0};
-    oracle_body(number, version->json, &want);
+    oracle_body(&life->oracle, number, version->json, &want);
     bool same;
     if (version->json && !old) {
         json_t *value = json_loadb(want.at, want.len, 0, NULL);
@@ -103,6 +103,7 @@ static inline void pushed(struct life *life, const struct ask *ask, unsigned num
         oracle_ended_all(oracle, version->id, ask->before, now_us);
         version->acked = true;
         oracle->pushed++;
+        oracle->large_pushed += oracle_is_large(oracle, number);
     } else if (status == 200 || status == 409) { /* kept, exists: this version never was */
         oracle_present(oracle, version->id, ask->before, ask->sent_us);
         oracle_ended(version, now_us);

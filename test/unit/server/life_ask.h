@@ -88,7 +88,7 @@ static inline void send_ask(struct life *life, struct client *client, struct ask
 {
     struct buf request = {0};
     struct ask *place = &client->asks[client->ask_count++];
-    ask->prompt = client->ask_count == 1 && !client->slow;
+    ask->prompt = client->ask_count == 1 && !client->slow && !life->oracle.large;
     ask->sent_us = world_now_us(life->world);
     *place = *ask;
     wire_request(&request, bytes_str(method), bytes_str(path), NULL,
@@ -115,10 +115,11 @@ static inline int64_t random_delay_ms(struct life *life)
     return chance(life, 300) ? 0 : (int64_t)below(life, (uint64_t)longest_ms[below(life, 5)]);
 }
 
-static inline void add_body(struct buf *out, unsigned number, bool json)
+static inline void add_body(const struct oracle *oracle, unsigned number, bool json,
+                            struct buf *out)
 {
     buf_add_str(out, json ? "" : "\"");
-    oracle_body(number, json, out);
+    oracle_body(oracle, number, json, out);
     buf_add_str(out, json ? "" : "\"");
 }
 
@@ -149,7 +150,7 @@ static inline void add_push(struct life *life, unsigned id, unsigned topic, cons
     if (version.typed)
         buf_addf(out, ",\"content_type\":\"text/x-%u\"", life->oracle.count);
     buf_add_str(out, ",\"body\":");
-    add_body(out, life->oracle.count, version.json);
+    add_body(&life->oracle, life->oracle.count, version.json, out);
     buf_add_char(out, '}');
     (void)oracle_push(&life->oracle, &version); /* its number is the last one */
 }
@@ -207,7 +208,7 @@ static inline void ask_old_push(struct life *life, struct client *client)
     buf_addf(&body,
              "{\"topic\":\"t%u\",\"id\":\"job%u\",\"delay\":%lld,\"ttr\":%lld,\"body\":", topic, id,
              (long long)delay_s, (long long)ttr_s);
-    add_body(&body, before, false);
+    add_body(&life->oracle, before, false, &body);
     buf_add_char(&body, '}');
     (void)oracle_push(&life->oracle,
                       &(struct version){.id = id,

@@ -20,7 +20,7 @@
 #include "test/unit/support/broken.h"
 #include "test/unit/support/grow.h"
 
-enum { IDS = 40, TOPICS = 3, NO_ID = IDS };
+enum { IDS = 40, TOPICS = 3, NO_ID = IDS, LARGE_BODY = 300 * 1024 };
 
 struct version {
     unsigned id, topic;
@@ -47,7 +47,8 @@ struct oracle {
     /* An answer may go out after later ones of others: turns are short, or bodies are to be read.
      */
     bool late_answers;
-    uint64_t pushed, delivered, finished, crashes, full, failures;
+    bool large; /* some bodies are so large that the log takes over their memory */
+    uint64_t pushed, delivered, finished, crashes, full, failures, large_pushed;
 };
 
 static inline void oracle_fini(struct oracle *oracle)
@@ -55,10 +56,17 @@ static inline void oracle_fini(struct oracle *oracle)
     mem_free(oracle->versions);
 }
 
+static inline bool oracle_is_large(const struct oracle *oracle, unsigned number)
+{
+    return oracle->large && number % 16 == 0;
+}
+
 /* The body of a version: its number, and a length that follows from it. */
-static inline void oracle_body(unsigned number, bool json, struct buf *out)
+static inline void oracle_body(const struct oracle *oracle, unsigned number, bool json,
+                               struct buf *out)
 {
     size_t filler = (number * 2654435761u >> 20) % (number % 16 ? 300 : 4000);
+    filler += oracle_is_large(oracle, number) ? LARGE_BODY : 0;
     buf_addf(out, json ? "{\"v\":%u,\"pad\":\"" : "v%u.", number);
     for (size_t i = 0; i < filler; i++)
         buf_add_char(out, (char)('a' + (number * 7 + i * 3) % 26));

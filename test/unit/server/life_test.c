@@ -300,7 +300,7 @@ static void heal(struct life *life)
 struct sums {
     uint64_t departed, loaded; /* jobs became far, and drew near again */
     uint64_t ready, buried;    /* far ones that were there at crashes and stops */
-    uint64_t pushed, delivered, finished, crashes, full, failures;
+    uint64_t pushed, delivered, finished, crashes, full, failures, large_pushed;
 };
 
 /* The trace of a whole life. */
@@ -310,6 +310,7 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     bool tiny = seed % 3 == 0;
     bool far = seed % 5 < 2; /* jobs depart to slices all the time, and come back */
     bool exact = seed % 2;   /* half of the lives see no delay but what is asked for */
+    bool large = seed % 8 == 5 || seed % 8 == 6;
     life.world = world_new(&(struct world_options){
         .seed = seed,
         .split = true,
@@ -318,12 +319,13 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
         .segment_bytes = far ? FAR_SEGMENT_BYTES : SEGMENT_BYTES,
         .horizon_us = far ? HORIZON_US : 0,
         .checkpoint_bytes = 1,
-        .body_bytes = LARGEST_BODY,
+        .body_bytes = large ? LARGEST_BODY + LARGE_BODY : LARGEST_BODY,
         .block_us = 5 * SECOND_US,
         .turn_ns = tiny ? TINY_TURN_NS : 0,
     });
     bool cold = seed % 4 != 0; /* bodies are read by the disk's threads: answers wait for them */
-    life.oracle.late_answers = tiny || cold || far;
+    life.oracle.late_answers = tiny || cold || far || large;
+    life.oracle.large = large;
     sim_disk_cold(world_disk(life.world), cold);
     boot(&life);
     live(&life);
@@ -339,6 +341,7 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     sums->ready += life.ready;
     sums->buried += life.buried;
     sums->failures += life.oracle.failures;
+    sums->large_pushed += life.oracle.large_pushed;
     uint64_t trace = world_trace(life.world);
     world_free(life.world);
     oracle_fini(&life.oracle);
@@ -387,13 +390,14 @@ static void whole_lives_keep_every_promise(void **state)
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     (void)printf("%llu lives in %lld s: %llu pushes, %llu deliveries, %llu finishes, "
                  "%llu crashes, %llu failing calls, %llu full disks, %llu far, %llu near again, "
-                 "%llu far and ready, %llu far and buried\n",
+                 "%llu far and ready, %llu far and buried, %llu large\n",
                  (unsigned long long)(last - first + 1), (long long)(end.tv_sec - begin.tv_sec),
                  (unsigned long long)sums.pushed, (unsigned long long)sums.delivered,
                  (unsigned long long)sums.finished, (unsigned long long)sums.crashes,
                  (unsigned long long)sums.failures, (unsigned long long)sums.full,
                  (unsigned long long)sums.departed, (unsigned long long)sums.loaded,
-                 (unsigned long long)sums.ready, (unsigned long long)sums.buried);
+                 (unsigned long long)sums.ready, (unsigned long long)sums.buried,
+                 (unsigned long long)sums.large_pushed);
 }
 
 int main(void)

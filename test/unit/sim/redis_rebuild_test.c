@@ -1,8 +1,9 @@
 /*
- * What Redis has lost of a partition is put back by one of several daemons. Time is simulated: what
- * is waited for takes none.
+ * What Redis has lost of a partition is put back by one of several daemons, and what a script that
+ * was stopped halfway has left is found. Time is simulated: what is waited for takes none.
  */
 #include "redis_bed.h"
+#include "redis_forget.h"
 
 enum { LOST_JOBS = 300 };
 
@@ -79,12 +80,68 @@ static void the_other_daemon_puts_back_what_the_first_one_began_to(void **state)
     stop_pair();
 }
 
+/* Pushes jobs with ids, of which the hash has a field each, and takes them out of their order: as
+ * scripts that were stopped halfway. Returns how many members the order had. */
+static size_t lose_places(void)
+{
+    char id[16];
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = BYTES("t"),
+                                .due_us = now_us + INT64_C(3600) * SECOND_US,
+                                .ttr_us = SECOND_US}};
+    for (int i = 0; i < LOST_JOBS; i++) {
+        (void)snprintf(id, sizeof(id), "job-%d", i);
+        push.push.id = bytes_str(id);
+        assert_int_equal(ask_for(&push, MS).err, OK);
+    }
+    size_t before = set_of('o')->count;
+    tell_server(servers[0], BYTES("*4\r\n$14\r\nZREMRANGEBYLEX\r\n$7\r\n{q:0}:o\r\n"
+                                  "$2\r\n[w\r\n$2\r\n(x\r\n"));
+    assert_int_equal(set_of('o')->count, before - LOST_JOBS);
+    return before;
+}
+
+/* Begins to move what layout 2 left, which takes some calls. */
+static const struct opening *begin_to_convert(void)
+{
+    const struct opening *opening = &engine->partition_init.openings[0];
+    tell_server(servers[0], BYTES("*4\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\nx\r\n$0\r\n\r\n"));
+    partition_init_again(&engine->partition_init, 0);
+    for (int i = 0; i < 100 && !opening->rebuilding; i++)
+        turn();
+    assert_true(opening->rebuilding && opening->what == REBUILD_CONVERT);
+    return opening;
+}
+
+/* Meanwhile a set is found to be lost, and then a script was stopped halfway. That a lost set is
+ * put back finds no jobs that are in none: all must be looked at, which puts back the set, too. */
+static void all_jobs_are_looked_at_though_a_set_was_lost_before(void **state)
+{
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    size_t before = lose_places();
+    const struct opening *opening = begin_to_convert();
+    partition_init_rebuild(&engine->partition_init, 0);
+    script_requests_halfway(&engine->calls, 0);
+    partition_init_again(&engine->partition_init, 0);
+    for (int i = 0; i < 100 && engine->calls.partitions[0].halfway; i++)
+        turn();
+    assert_int_equal(opening->what, REBUILD_CONVERT); /* it is still under way */
+    for (int i = 0; i < 1000 && opening->rebuilding; i++)
+        turn();
+    assert_false(opening->rebuilding);
+    assert_int_equal(set_of('o')->count, before);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         STARTED(what_was_lost_is_put_back_by_one_of_two_daemons),
         STARTED(the_other_daemon_puts_back_what_the_first_one_began_to),
+        STARTED(all_jobs_are_looked_at_though_a_set_was_lost_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,28 +197,38 @@ static void open_and_compare(struct model *model, struct backup *backup, uint64_
     model_fini(&other);
 }
 
-static void begin(struct model *model, uint64_t seed, bool far)
+/* What a store has besides its log, or in it. */
+enum having {
+    NOTHING_ELSE,
+    SLICES,
+    LATE_BODIES, /* whose memory the log takes over: see model_use_late() */
+};
+
+static void begin(struct model *model, uint64_t seed, enum having having)
 {
     model_init(model, seed);
     model->backed_up = true;
-    if (far)
+    if (having == SLICES)
         model_use_slices(model);
     model->rest_slices = 2;
-    model->options.body_max = 1500;
+    if (having == LATE_BODIES)
+        model_use_late(model);
+    /* A late body is a commit of its own: with many the cleaner would stay behind. */
+    model->options.body_max = having == LATE_BODIES ? DISK_ALIGN * 5 / 4 : 1500;
     assert_int_equal(model_open(model), OK);
     churn(model, TURNS_BEFORE);
 }
 
-static void under_load(bool far)
+static void under_load(enum having having)
 {
     const unsigned lives = sim_lives(SEEDS);
-    unsigned rounds = 0;
+    unsigned rounds = 0, late = 0;
     size_t slices = 0;
     for (uint64_t seed = 1; seed <= lives; seed++) {
         struct model model;
         struct backup backup;
         struct store_error error;
-        begin(&model, seed, far);
+        begin(&model, seed, having);
         struct busy_disk busy = busy_disk_of(&model, true);
         uint64_t least = model.acknowledged;
         assert_int_equal(backup_capture(&busy.port, &backup, &error), OK);
@@ -229,16 +239,18 @@ static void under_load(bool far)
         open_and_compare(&model, &backup, least, seed % 2);
         backup_release(&backup);
         churn(&model, 20);
+        late += model.late;
         model_fini(&model);
     }
     assert_true(rounds > lives + lives / 4); /* it did change under the capture's eyes */
-    assert_true(far ? slices > lives : slices == 0);
+    assert_true(having == SLICES ? slices > lives : slices == 0);
+    assert_true(having == LATE_BODIES ? late > lives : late == 0);
 }
 
 static void p2_a_backup_taken_under_load_is_the_store_at_one_instant(void **state)
 {
     (void)state;
-    under_load(false);
+    under_load(NOTHING_ELSE);
 }
 
 /* P2: between the opening of a file and the lock its segment is cleaned, and another one written.
@@ -250,7 +262,7 @@ static void p2_a_backup_has_no_file_that_became_another_segment(void **state)
         struct model model;
         struct backup backup;
         struct store_error error;
-        begin(&model, seed, false);
+        begin(&model, seed, NOTHING_ELSE);
         struct busy_disk busy = busy_disk_of(&model, false);
         busy.late = 1 + (unsigned)(seed % 3);
         uint64_t least = model.acknowledged;
@@ -264,7 +276,13 @@ static void p2_a_backup_has_no_file_that_became_another_segment(void **state)
 static void p2_a_backup_taken_under_load_has_the_slices_that_its_log_needs(void **state)
 {
     (void)state;
-    under_load(true);
+    under_load(SLICES);
+}
+
+static void p2_a_backup_taken_under_load_has_bodies_whose_memory_the_log_took_over(void **state)
+{
+    (void)state;
+    under_load(LATE_BODIES);
 }
 
 static void a_backup_of_a_closed_store_is_closed_too(void **state)
@@ -273,7 +291,7 @@ static void a_backup_of_a_closed_store_is_closed_too(void **state)
     struct model model;
     struct backup backup;
     struct store_error error;
-    begin(&model, 3, false);
+    begin(&model, 3, NOTHING_ELSE);
     uint64_t least = model.acknowledged;
     model_close(&model);
     struct busy_disk busy = busy_disk_of(&model, false);
@@ -291,7 +309,7 @@ static void ends_where_a_clean_manifest_says(uint64_t seed)
     struct model model;
     struct backup backup, later;
     struct store_error error;
-    begin(&model, seed, false);
+    begin(&model, seed, NOTHING_ELSE);
     model_settle(&model);
     uint64_t end = model.acknowledged;
     model_close(&model);
@@ -343,7 +361,7 @@ static void a_backup_says_what_is_missing_or_too_new(void **state)
     struct backup backup;
     struct store_error error;
     char first[DISK_NAME_MAX];
-    begin(&model, 6, false);
+    begin(&model, 6, NOTHING_ELSE);
     model_settle(&model);
     struct busy_disk busy = busy_disk_of(&model, false);
     assert_int_equal(backup_capture(&busy.port, &backup, &error), OK);
@@ -364,6 +382,7 @@ int main(void)
         cmocka_unit_test(p2_a_backup_taken_under_load_is_the_store_at_one_instant),
         cmocka_unit_test(p2_a_backup_has_no_file_that_became_another_segment),
         cmocka_unit_test(p2_a_backup_taken_under_load_has_the_slices_that_its_log_needs),
+        cmocka_unit_test(p2_a_backup_taken_under_load_has_bodies_whose_memory_the_log_took_over),
         cmocka_unit_test(a_backup_of_a_closed_store_is_closed_too),
         cmocka_unit_test(a_backup_ends_where_a_clean_manifest_says),
         cmocka_unit_test(an_empty_store_and_none_are_told_apart),

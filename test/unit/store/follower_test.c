@@ -224,11 +224,22 @@ static void heal(struct bed *bed)
     }
 }
 
-static void a_life(uint64_t seed, uint64_t cut_at, bool buffered, uint64_t follower_bytes)
+struct life {
+    uint64_t seed, cut_at, follower_bytes;
+    bool buffered;
+    bool late; /* the log takes over the memory of bodies: see model_use_late() */
+};
+
+/* Returns how many bodies were in memory that the log took over. */
+static unsigned play(const struct life *life)
 {
     struct bed bed;
     struct model *model = &bed.model;
+    uint64_t seed = life->seed, cut_at = life->cut_at, follower_bytes = life->follower_bytes;
+    bool buffered = life->buffered;
     bed_init(&bed, seed);
+    if (life->late)
+        model_use_late(model);
     model->options.buffered = buffered;
     model->options.interval_us = buffered ? 200000 : 0;
     model->options.follower_bytes = follower_bytes;
@@ -256,6 +267,7 @@ static void a_life(uint64_t seed, uint64_t cut_at, bool buffered, uint64_t follo
     bed_open(&bed);
     heal(&bed);
     bed_fini(&bed);
+    return model->late;
 }
 
 static void p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes(void **state)
@@ -263,21 +275,34 @@ static void p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes(v
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++)
         for (uint64_t cut_at = 0; cut_at < 300; cut_at += 2)
-            a_life(seed, cut_at, false, 0);
+            (void)play(&(struct life){.seed = seed, .cut_at = cut_at});
 }
 
 static void p9_and_so_it_does_in_buffered_mode(void **state)
 {
     (void)state;
     for (uint64_t cut_at = 0; cut_at < 300; cut_at += 5)
-        a_life(cut_at, cut_at, true, 0);
+        (void)play(&(struct life){.seed = cut_at, .cut_at = cut_at, .buffered = true});
 }
 
 static void p9_and_so_it_does_between_being_dropped(void **state)
 {
     (void)state;
     for (uint64_t cut_at = 0; cut_at < 300; cut_at += 3)
-        a_life(cut_at, cut_at, false, 6 * MODEL_SEGMENT);
+        (void)play(
+            &(struct life){.seed = cut_at, .cut_at = cut_at, .follower_bytes = 6 * MODEL_SEGMENT});
+}
+
+/* The disk's thread copies such a body when it writes its batch, of which the follower may read
+ * what is in memory. */
+static void p9_and_so_it_does_of_bodies_whose_memory_the_log_takes_over(void **state)
+{
+    (void)state;
+    unsigned late = 0, lives = 0;
+    for (uint64_t cut_at = 0; cut_at < 300; cut_at += 5, lives++)
+        late += play(
+            &(struct life){.seed = cut_at, .cut_at = cut_at, .buffered = cut_at % 2, .late = true});
+    assert_true(late > lives);
 }
 
 static void a_follower_keeps_segments_until_it_has_acknowledged_them(void **state)
@@ -548,6 +573,7 @@ int main(void)
         cmocka_unit_test(p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes),
         cmocka_unit_test(p9_and_so_it_does_in_buffered_mode),
         cmocka_unit_test(p9_and_so_it_does_between_being_dropped),
+        cmocka_unit_test(p9_and_so_it_does_of_bodies_whose_memory_the_log_takes_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

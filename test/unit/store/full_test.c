@@ -158,32 +158,38 @@ static void p8_ends_go_on_for_bodies_of_every_size(void **state)
     }
 }
 
-/*
- * A burst has filled all files that were ready, and one record waits for a segment that nobody has
- * room for: it must get the last few blocks.
- */
-static void last_blocks(struct model *model)
+/* Writes the first job again, without waiting for room; returns the record's bytes, or more. */
+static size_t append_again(struct model *model)
+{
+    char room[MODEL_ROOM];
+    struct model_job *job = &model->jobs[0];
+    job->version++;
+    struct bytes body = model_body(model, job->seq, job->version, room);
+    job->stored = model_emit(model, job, BYTES("text"), body);
+    model_note(model, job);
+    return job->stored.bytes;
+}
+
+/* A burst fills the three files that are ready, and one record more waits for the next file. */
+static void fill_what_is_ready(struct model *model)
 {
     struct store_stats stats;
     assert_int_equal(model_push(model), OK);
     model_settle(model);
-    for (stats.segments = 1; stats.segments < 4; store_stats(model->store, &stats)) {
-        struct model_job *job = &model->jobs[0];
-        job->version++;
-        char room[MODEL_ROOM];
-        struct bytes body = model_body(model, job->seq, job->version, room);
-        job->stored = model_emit(model, job, BYTES("text"), body);
-        model_note(model, job);
-    }
+    for (stats.segments = 1; stats.segments < 4; store_stats(model->store, &stats))
+        (void)append_again(model);
+}
+
+/* Nobody has room for a whole file: that record must get the last few blocks. */
+static void last_blocks(struct model *model)
+{
+    fill_what_is_ready(model);
     uint64_t batch = store_batch(model->store);
     for (int i = 0; i < 100; i++)
         step(model);
     assert_false(model->failed);
     assert_true(model->acknowledged >= batch);
-    model_close(model);
-    assert_int_equal(model_open(model), OK);
-    model_check(model);
-    model_fini(model);
+    end_checked(model);
 }
 
 static void p8_what_waits_takes_the_last_blocks_of_a_disk(void **state)
@@ -196,6 +202,28 @@ static void p8_what_waits_takes_the_last_blocks_of_a_disk(void **state)
         open_full(&model, 0, 8192 + 3 * MODEL_SEGMENT + blocks * 4096);
         last_blocks(&model);
     }
+}
+
+/*
+ * A batch is open in that file when the file is made half as large. More records come before the
+ * disk has written those in front: they must not go beyond the new end.
+ */
+static void p8_an_open_batch_ends_with_its_file_that_was_made_smaller(void **state)
+{
+    (void)state;
+    struct model model;
+    open_full(&model, 8192 + 3 * MODEL_SEGMENT + 5 * DISK_ALIGN, 0);
+    fill_what_is_ready(&model);
+    step(&model);
+    uint64_t open = store_batch(model.store);
+    assert_true(model.acknowledged < open);
+    for (size_t bytes = 0; bytes < MODEL_SEGMENT / 2;) {
+        bytes += append_again(&model);
+        store_valid(model.store);
+    }
+    assert_true(store_batch(model.store) > open); /* a whole file would have had room for all */
+    sim_disk_capacity(model.disk, 0);
+    end_checked(&model);
 }
 
 static struct model_job *pick_live(struct model *model)
@@ -399,6 +427,7 @@ int main(void)
         cmocka_unit_test(p8_a_store_opens_on_a_full_disk),
         cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
         cmocka_unit_test(p8_what_waits_takes_the_last_blocks_of_a_disk),
+        cmocka_unit_test(p8_an_open_batch_ends_with_its_file_that_was_made_smaller),
         cmocka_unit_test(p8_ending_three_quarters_lets_pushes_in_again),
         cmocka_unit_test(p8_lone_ends_leave_room_to_clean),
         cmocka_unit_test(p8_disk_use_follows_the_live_jobs),

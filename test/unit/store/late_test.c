@@ -9,8 +9,6 @@
 #include <errno.h>
 
 enum {
-    BODY_MAX = 6 * BLOCK,
-    SEGMENT = 2 * MODEL_SEGMENT,
     TURNS = 60,
     READERS = 4,
     STEP = 7, /* cuts and failures at each so many points */
@@ -29,14 +27,6 @@ struct seen {
     unsigned full;                     /* turns with a full disk */
     bool faulty;                       /* a read may fail */
 };
-
-static void use_late(struct model *model)
-{
-    model->lates = 2;
-    model->options.batch_full = BLOCK;
-    model->options.body_max = BODY_MAX;
-    model->options.segment_bytes = SEGMENT;
-}
 
 static void begin_read(struct model *model, struct reader *reader, struct seen *seen)
 {
@@ -81,6 +71,13 @@ static void look_at(struct model *model, struct reader *reader, struct seen *see
     reader->reads = false;
 }
 
+static void look_at_all(struct model *model, struct seen *seen)
+{
+    for (unsigned i = 0; i < READERS; i++)
+        if (seen->readers[i].reads)
+            look_at(model, &seen->readers[i], seen);
+}
+
 static void work(struct model *model, int turns, struct seen *seen)
 {
     for (int turn = 0; turn < turns && !model->failed; turn++) {
@@ -95,9 +92,7 @@ static void work(struct model *model, int turns, struct seen *seen)
         }
         model_turn(model);
         seen->full += store_full(model->store);
-        for (unsigned i = 0; i < READERS; i++)
-            if (seen->readers[i].reads)
-                look_at(model, &seen->readers[i], seen);
+        look_at_all(model, seen);
     }
 }
 
@@ -110,9 +105,7 @@ static void end_reads(struct model *model, struct seen *seen)
             (void)sim_disk_step(model->disk, LANE_COMMIT);
         model_disk_works(model);
         store_poll(model->store);
-        for (unsigned i = 0; i < READERS; i++)
-            if (seen->readers[i].reads)
-                look_at(model, &seen->readers[i], seen);
+        look_at_all(model, seen);
     }
     for (unsigned i = 0; i < READERS; i++)
         assert_false(seen->readers[i].reads);
@@ -131,7 +124,7 @@ static void live(struct model *model, void *deeds)
 static void make(struct model *model, uint64_t seed, struct discard *discard)
 {
     model_init(model, seed);
-    use_late(model);
+    model_use_late(model);
     model->options.discard = seed % 3 ? discard : NULL;
     sim_disk_cold(model->disk, seed % 5 < 2);
     if (seed % 2)
@@ -146,49 +139,54 @@ static void tell(const struct seen *seen, uint64_t lives)
     assert_true(seen->late > lives && seen->lent > 0 && seen->read > 0 && seen->waited > 0);
 }
 
-static void p1_p5_a_cut_at_every_point_loses_no_late_body(void **state)
+/* A life in which something happens at this point; ends the model. False: it ended before. */
+typedef bool life_until(struct model *model, uint64_t at, int sys_errno, struct seen *seen);
+
+/* Lives of these seeds, each with every point. */
+static void play_each(uint64_t seeds, life_until *life, int sys_errno)
 {
-    (void)state;
-    struct seen seen = {0};
+    struct seen seen = {.faulty = sys_errno != 0};
     struct discard discard = {0};
     uint64_t lives = 0;
-    bool cut = true;
-    for (uint64_t seed = 1; seed <= 8; seed++, cut = true)
-        for (uint64_t cut_at = 0; cut; cut_at += STEP * sim_every(), lives++) {
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        bool reached = true;
+        for (uint64_t at = 0; reached; at += STEP * sim_every(), lives++) {
             struct model model;
             make(&model, seed, &discard);
-            cut = live_and_die_twice(&model, cut_at, 1 + cut_at % 97, live, &seen);
+            reached = life(&model, at, sys_errno, &seen);
             discard_fini(&discard);
         }
+    }
     tell(&seen, lives);
 }
 
-static void fail_each(int sys_errno)
+static bool cut_at(struct model *model, uint64_t at, int sys_errno, struct seen *seen)
 {
-    struct seen seen = {.faulty = true};
-    struct discard discard = {0};
-    uint64_t lives = 0;
-    bool failed = true;
-    for (uint64_t seed = 1; seed <= 6; seed++, failed = true)
-        for (uint64_t fail_at = 0; failed; fail_at += STEP * sim_every(), lives++) {
-            struct model model;
-            make(&model, seed, &discard);
-            failed = live_after_fault(&model, fail_at, sys_errno, live, &seen);
-            discard_fini(&discard);
-        }
-    tell(&seen, lives);
+    (void)sys_errno;
+    return live_and_die_twice(model, at, 1 + at % 97, live, seen);
+}
+
+static bool fail_at(struct model *model, uint64_t at, int sys_errno, struct seen *seen)
+{
+    return live_after_fault(model, at, sys_errno, live, seen);
+}
+
+static void p1_p5_a_cut_at_every_point_loses_no_late_body(void **state)
+{
+    (void)state;
+    play_each(8, cut_at, 0);
 }
 
 static void p1_p7_a_failed_call_loses_no_late_body(void **state)
 {
     (void)state;
-    fail_each(EIO);
+    play_each(6, fail_at, EIO);
 }
 
 static void p1_p8_a_call_without_room_loses_no_late_body(void **state)
 {
     (void)state;
-    fail_each(ENOSPC);
+    play_each(6, fail_at, ENOSPC);
 }
 
 /* Room for a few segments: the log is cleaned, and pushes are refused, again and again. */
@@ -200,10 +198,11 @@ static void p8_a_full_disk_loses_no_late_body(void **state)
     for (uint64_t seed = 1; seed <= lives; seed++) {
         struct model model;
         make(&model, seed, NULL);
+        uint64_t room = (3 + seed % 3) * model.options.segment_bytes + 2 * BLOCK;
         if (seed % 2)
-            sim_disk_capacity(model.disk, (3 + seed % 3) * SEGMENT + 2 * BLOCK);
+            sim_disk_capacity(model.disk, room);
         else
-            model.options.max_bytes = (3 + seed % 3) * SEGMENT + 2 * BLOCK;
+            model.options.max_bytes = room;
         assert_int_equal(model_open(&model), OK);
         for (int i = 0; i < 4; i++)
             live(&model, &seen);

@@ -692,6 +692,16 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.relocate_changed = model_relocate_changed;
 }
 
+/* From the next opening on many bodies are larger than a batch may be, and half of those that
+ * clients push are in memory that the log takes over. */
+static inline void model_use_late(struct model *model)
+{
+    model->lates = 2;
+    model->options.batch_full = DISK_ALIGN;
+    model->options.body_max = 6 * DISK_ALIGN;
+    model->options.segment_bytes = 2 * MODEL_SEGMENT;
+}
+
 static inline void model_fini(struct model *model)
 {
     store_close(model->store);
