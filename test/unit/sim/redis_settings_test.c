@@ -347,7 +347,7 @@ static unsigned keys_of(const struct sim_redis *server, unsigned slot)
 static void move_all_keys(struct sim_cluster *cluster, unsigned slot)
 {
     unsigned from = cluster->owner[slot], to = from ? from - 1 : 1;
-    assert_int_not_equal(servers[from]->keys.scans_down, servers[to]->keys.scans_down);
+    assert_int_not_equal(servers[from]->keys.scan_order, servers[to]->keys.scan_order);
     sim_cluster_begin_move(cluster, slot, to);
     while (keys_of(servers[from], slot) > 0)
         assert_true(sim_cluster_move_key(cluster, slot));
