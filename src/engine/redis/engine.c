@@ -172,6 +172,11 @@ static void clock_leapt(void *owner)
     consumers_forget(&redis->consumers);
 }
 
+static void looks_at_partition(void *owner, uint32_t partition)
+{
+    promoter_help(&((struct redis_engine *)owner)->promoter, partition);
+}
+
 static void promote_sent(void *owner, uint32_t partition)
 {
     consumers_promoting(&((struct redis_engine *)owner)->consumers, partition);
@@ -513,6 +518,7 @@ static void make_parts(struct redis_engine *redis)
                                                .waiters_max = options->waiters_max,
                                                .timeout_us = options->timeout_us,
                                                .believe_us = BELIEVE_US,
+                                               .looking = looks_at_partition,
                                                .give_back = command_give_back,
                                                .damaged = command_bury_damaged,
                                                .owner = redis});

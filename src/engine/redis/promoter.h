@@ -33,6 +33,7 @@ struct duty {
     int64_t again_at_us;   /* of that, the second look; INT64_MAX: none is to come */
     uint64_t gone;         /* members::gone at the last time */
     int64_t buckets_at_us; /* when a promote has checked all buckets last */
+    int64_t helped_at_us;  /* see promoter_help() */
     uint64_t checked;      /* number of clients' calls to the partition at the last promote */
     struct timer promote, forget;
 };
@@ -69,6 +70,9 @@ void promoter_fini(struct promoter *promoter);
 /* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
 /* Notices may have been missed: promotes in all partitions. */
+/* Jobs of the partition are about to be looked for, and the owner may have missed a notice that
+ * they are due: sends a promote, whoever owns it. */
+void promoter_help(struct promoter *promoter, uint32_t partition);
 void promoter_look(struct promoter *promoter);
 /* To be called about once a second: in partitions that clients used since the last promote, sends a
  * promote even if nothing is due, which finds lost keys. Idle partitions cost nothing. */
