@@ -151,7 +151,7 @@ static bool reaches_all(const struct redis_engine *redis)
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
-    promoter_due(&redis->promoter, partition, now_of(redis));
+    promoter_opened(&redis->promoter, partition);
     if (partition == 0) {
         settings_sync_opened(&redis->settings);
         members_note_opened(&redis->members);

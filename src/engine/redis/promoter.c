@@ -247,6 +247,13 @@ void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
     plan_promote(duty);
 }
 
+void promoter_opened(struct promoter *promoter, uint32_t partition)
+{
+    promoter->duties[partition].forget_at_us = now_of(promoter);
+    plan_forget(&promoter->duties[partition]);
+    promoter_due(promoter, partition, now_of(promoter));
+}
+
 void promoter_help(struct promoter *promoter, uint32_t partition)
 {
     struct duty *duty = &promoter->duties[partition];

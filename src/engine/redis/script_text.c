@@ -33,6 +33,7 @@ TEXT(job);
 TEXT(entry);
 TEXT(walk);
 TEXT(room);
+TEXT(counts);
 TEXT(close);
 TEXT(open);
 TEXT(rebuild);
@@ -284,6 +285,8 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, walk);
     if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC || kind == SCRIPT_SETTINGS)
         ADD(out, room);
+    if (kind == SCRIPT_REBUILD || kind == SCRIPT_PROMOTE)
+        ADD(out, counts);
     switch (kind) {
     case SCRIPT_OPEN: ADD(out, open); break;
     case SCRIPT_REBUILD: ADD(out, rebuild); break;
