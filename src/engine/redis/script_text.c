@@ -2,12 +2,12 @@
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua,
  * record.lua, notify.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it
- * goes through a topic, room.lua if it makes them, close.lua before a reserve, its own file. The
- * common cases of push, reserve and end come before all that they do not need: to make functions
- * takes time, too. turn.lua has these three, with all that they need, as functions. Where they say
- * HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from job_head.h
- * instead. Comments and indentation are left out: a third of what each server would be sent. Lines
- * stay, so that an error's line is that of the files.
+ * goes through a topic, room.lua if it makes them, counts.lua if it may count reserved jobs again,
+ * close.lua before a reserve, its own file. The common cases of push, reserve and end come before
+ * all that they do not need: to make functions takes time, too. turn.lua has these three, with all
+ * that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has
+ * the number or the format from job_head.h instead. Comments and indentation are left out: a third
+ * of what each server would be sent. Lines stay, so that an error's line is that of the files.
  */
 #include <string.h>
 
