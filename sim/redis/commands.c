@@ -205,7 +205,7 @@ static void run_hgetall(struct command_run *run)
    each field that exists from its begin to its end. Each server has its own order. */
 static uint64_t scan_place(const struct command_run *run, struct bytes field)
 {
-    return (hash_seeded(field.at, field.len, run->keys->scans_down) >> 1) + 1;
+    return (hash_seeded(field.at, field.len, run->keys->scan_order) >> 1) + 1;
 }
 
 static int compare_places(const void *a, const void *b)

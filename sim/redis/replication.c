@@ -211,6 +211,7 @@ void sim_redis_restart(struct sim_redis *redis, enum sim_redis_kept kept)
 {
     size_t marks = redis->mark_count;
     redis->starts++;
+    redis->keys.scan_order += UINT16_MAX + 1U;
     close_all(redis);
     memset(redis->known, 0, sizeof(redis->known));
     if (kept == SIM_REDIS_KEEPS_NOTHING)

@@ -29,7 +29,7 @@ struct sim_redis *sim_redis_new(const struct sim_redis_options *options, int64_t
     struct sim_redis *redis = mem_zalloc(sizeof(*redis));
     redis->options = *options;
     redis->now_us = now_us;
-    redis->keys.scans_down = options->port % 2;
+    redis->keys.scan_order = options->port;
     list_init(&redis->conns);
     return redis;
 }

@@ -60,7 +60,7 @@ void keyspace_clear(struct keyspace *keys)
     for (size_t i = 0; i < keys->count; i++)
         value_free(keys->values[i]);
     mem_free(keys->values);
-    *keys = (struct keyspace){.scans_down = keys->scans_down};
+    *keys = (struct keyspace){.scan_order = keys->scan_order};
 }
 
 static int compare_key(const struct value *value, unsigned db, struct bytes name)

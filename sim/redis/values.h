@@ -34,7 +34,8 @@ struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
     struct value *recent[KEYS_RECENT]; /* found last, by a hash of their names */
-    bool scans_down; /* HSCAN uses another order, so cursors of other servers are not valid here */
+    uint32_t scan_order; /* of HSCAN: each server has another one, and a new one with each start, so
+                            that a cursor of before, or of another server, is not valid */
 };
 
 /* A zeroed keyspace is empty and valid. */

@@ -40,7 +40,8 @@ PARTS = {"heartbeat": ["clock", "marks", "common", "record", "heartbeat"],
          "end": [*HOT, "job", "entry", "end_slow", END, "end"],
          "list": [*SHARED, "job", "walk", "list"],
          "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
-         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "promote", "change", "resync")}}
+         "promote": [*SHARED, "job", "entry", "counts", "promote"],
+         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "change", "resync")}}
 HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "priority delay_s due").split()

@@ -639,6 +639,14 @@ static void time_to_forget(struct timer *timer)
     each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time, NULL);
 }
 
+static void report_looking(struct consumers *consumers)
+{
+    for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
+        if (!consumers->subscribed[i])
+            consumers->options.looking(consumers->options.owner, i);
+    }
+}
+
 /* Checks some of the groups, and the others a little later, because there may be very many. New
  * ones are checked in the next round. */
 static void verify(struct timer *timer)
@@ -654,8 +662,10 @@ static void verify(struct timer *timer)
         group->verify_round = consumers->verify_round;
         list_remove(&group->place);
         list_add_tail(&consumers->groups, &group->place);
-        if (wait_group_is_suspect(group))
-            wait_group_touch(group);
+        if (!wait_group_is_suspect(group))
+            continue;
+        report_looking(consumers);
+        wait_group_touch(group); /* in this turn */
     }
     if (!list_empty(&consumers->groups))
         loop_arm(consumers->options.loop, timer, consumers_now_us(consumers) + VERIFY_PAUSE_US);

@@ -57,6 +57,9 @@ struct consumers_options {
     /* How long we trust that a partition is empty, where another daemon may get the notice instead
        of us, or where no notices are received. */
     int64_t believe_us;
+    /* Consumers wait, and a partition of which no notices are received will be looked at: jobs that
+       are due there must be ready by then, though the daemon that makes them so may not know. */
+    void (*looking)(void *owner, uint32_t partition);
     /* Called for a job that was reserved for a consumer that has gone. */
     void (*give_back)(void *owner, const struct job_view *job);
     /* Called for a reserved job whose body does not match its checksum. */

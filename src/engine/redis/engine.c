@@ -151,7 +151,7 @@ static bool reaches_all(const struct redis_engine *redis)
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
-    promoter_due(&redis->promoter, partition, now_of(redis));
+    promoter_opened(&redis->promoter, partition);
     if (partition == 0) {
         settings_sync_opened(&redis->settings);
         members_note_opened(&redis->members);
@@ -170,6 +170,11 @@ static void clock_leapt(void *owner)
     struct redis_engine *redis = owner;
     promoter_look(&redis->promoter);
     consumers_forget(&redis->consumers);
+}
+
+static void looks_at_partition(void *owner, uint32_t partition)
+{
+    promoter_help(&((struct redis_engine *)owner)->promoter, partition);
 }
 
 static void promote_sent(void *owner, uint32_t partition)
@@ -513,6 +518,7 @@ static void make_parts(struct redis_engine *redis)
                                                .waiters_max = options->waiters_max,
                                                .timeout_us = options->timeout_us,
                                                .believe_us = BELIEVE_US,
+                                               .looking = looks_at_partition,
                                                .give_back = command_give_back,
                                                .damaged = command_bury_damaged,
                                                .owner = redis});

@@ -114,7 +114,9 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
     struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
     bool is_first = strcmp(opening->from, "0") == 0;
-    bool lost_cursor = !is_first && call->answered_by != opening->scanned_at;
+    /* By REBUILD_LOST, Redis knows where to continue. */
+    bool lost_cursor =
+        opening->what != REBUILD_LOST && !is_first && call->answered_by != opening->scanned_at;
     opening->scanned_at = call->answered_by;
     if (!err)
         err = script_read_answer(opening->partition_init->options.space, &received, &answer);
@@ -131,6 +133,8 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
     }
     if (err || !answer.more) {
         end_rebuilding(opening, !err);
+        if (!err && answer.lost) /* meanwhile, or before */
+            partition_init_rebuild(opening->partition_init, opening->partition);
         return;
     }
     memcpy(opening->from, parts[1].at, parts[1].len);
@@ -154,7 +158,7 @@ static void rebuild(struct opening *opening, enum script_rebuild what, const cha
     if (opening->rebuilding &&
         (opening->what != REBUILD_CONVERT || opening->then_what != REBUILD_CONVERT)) {
         if (what == REBUILD_ALL && opening->then_what == REBUILD_LOST)
-            opening->then_what = what; /* which puts back what was lost, too */
+            opening->then_what = what; /* at its end it says what is lost */
         return;
     }
     log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"",

@@ -5,9 +5,10 @@
 #include "engine/redis/clock_sync.h"
 
 enum {
-    AGAIN_US = 100 * 1000,         /* after a call that failed */
-    STEPS = 150,                   /* of one promote: about a millisecond of Redis' time */
-    GIVEN_BACK = 20,               /* jobs of one reap_dead: less than a millisecond */
+    AGAIN_US = 100 * 1000, /* after a call that failed */
+    STEPS = 150,           /* of one promote: about a millisecond of Redis' time */
+    HELP_US = 50 * 1000,   /* between promotes for consumers who look: see promoter_help() */
+    GIVEN_BACK = 20,       /* jobs of one reap_dead: less than a millisecond */
     BUCKETS_US = 10 * 1000 * 1000, /* between checks that all buckets exist */
 };
 
@@ -244,6 +245,23 @@ void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
     if (due_us < duty->promote_at_us)
         duty->promote_at_us = due_us;
     plan_promote(duty);
+}
+
+void promoter_opened(struct promoter *promoter, uint32_t partition)
+{
+    promoter->duties[partition].forget_at_us = now_of(promoter);
+    plan_forget(&promoter->duties[partition]);
+    promoter_due(promoter, partition, now_of(promoter));
+}
+
+void promoter_help(struct promoter *promoter, uint32_t partition)
+{
+    struct duty *duty = &promoter->duties[partition];
+    if (duty->promote_pending || now_of(promoter) - duty->helped_at_us < HELP_US)
+        return;
+    duty->helped_at_us = now_of(promoter);
+    promote(duty);
+    plan_promote(duty); /* not twice */
 }
 
 void promoter_look(struct promoter *promoter)

@@ -5,7 +5,8 @@
  *
  * The owner also gives back the jobs of dead daemons in its partitions ("forget"): when a daemon
  * has died or left, and once more members_options::alive_us later, because what it had sent may be
- * done after the first look (its requests are given up by then); when it becomes the owner, because
+ * done after the first look (its requests are given up by then); when the partition was opened, or
+ * has again what it had lost; when it becomes the owner, because
  * the former owner may have died before it had finished; and once more for daemons that wrote to
  * the partition shortly before they died: at first they cannot be distinguished from daemons that
  * have just started.
@@ -32,6 +33,7 @@ struct duty {
     bool once_more;        /* a daemon has gone: what it has sent may come after the first look */
     int64_t again_at_us;   /* of that, the second look; INT64_MAX: none is to come */
     uint64_t gone;         /* members::gone at the last time */
+    int64_t helped_at_us;  /* see promoter_help() */
     int64_t buckets_at_us; /* when a promote has checked all buckets last */
     uint64_t checked;      /* number of clients' calls to the partition at the last promote */
     struct timer promote, forget;
@@ -68,6 +70,12 @@ void promoter_fini(struct promoter *promoter);
 
 /* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
+/* The partition was opened, or what it had lost is there again: what was read there before may be
+ * wrong, of jobs that are due, and of what dead daemons have left. */
+void promoter_opened(struct promoter *promoter, uint32_t partition);
+/* Jobs of the partition are about to be looked for, and the owner may have missed a notice that
+ * they are due: sends a promote, whoever owns it. */
+void promoter_help(struct promoter *promoter, uint32_t partition);
 /* Notices may have been missed: promotes in all partitions. */
 void promoter_look(struct promoter *promoter);
 /* To be called about once a second: in partitions that clients used since the last promote, sends a

@@ -242,14 +242,16 @@ void script_encode_unconfigure(struct buf *out, const struct script_space *space
                                const struct script_call *call, struct bytes topic);
 
 /*
- * Moves jobs of an older layout to their buckets and, but for REBUILD_CONVERT, rebuilds lost sorted
- * sets from the jobs. A bounded part per call: `from` is "0" at first and then the answer's second
- * part, while the answer's `more` is set.
+ * Moves jobs of an older layout to their buckets and, but for REBUILD_CONVERT, restores members of
+ * sorted sets from the jobs. A bounded part per call: `from` is "0" at first and then the answer's
+ * second part, while the answer's `more` is set. `lost` in the last answer: a set is lost, which
+ * only REBUILD_LOST makes whole.
  */
 enum script_rebuild {
     REBUILD_CONVERT = 'c',
     REBUILD_ALL = 'r',
-    REBUILD_LOST = 'l', /* one daemon does it, if a set is lost. Second part "0": another one is */
+    REBUILD_LOST = 'l', /* one daemon does it, if a set is lost; Redis knows where to continue.
+                           Second part "0": another one does it */
 };
 
 void script_encode_rebuild(struct buf *out, const struct script_space *space,

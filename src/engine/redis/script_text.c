@@ -2,12 +2,12 @@
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua,
  * record.lua, notify.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it
- * goes through a topic, room.lua if it makes them, close.lua before a reserve, its own file. The
- * common cases of push, reserve and end come before all that they do not need: to make functions
- * takes time, too. turn.lua has these three, with all that they need, as functions. Where they say
- * HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from job_head.h
- * instead. Comments and indentation are left out: a third of what each server would be sent. Lines
- * stay, so that an error's line is that of the files.
+ * goes through a topic, room.lua if it makes them, counts.lua if it may count reserved jobs again,
+ * close.lua before a reserve, its own file. The common cases of push, reserve and end come before
+ * all that they do not need: to make functions takes time, too. turn.lua has these three, with all
+ * that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has
+ * the number or the format from job_head.h instead. Comments and indentation are left out: a third
+ * of what each server would be sent. Lines stay, so that an error's line is that of the files.
  */
 #include <string.h>
 
@@ -33,6 +33,7 @@ TEXT(job);
 TEXT(entry);
 TEXT(walk);
 TEXT(room);
+TEXT(counts);
 TEXT(close);
 TEXT(open);
 TEXT(rebuild);
@@ -284,6 +285,8 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, walk);
     if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC || kind == SCRIPT_SETTINGS)
         ADD(out, room);
+    if (kind == SCRIPT_REBUILD || kind == SCRIPT_PROMOTE)
+        ADD(out, counts);
     switch (kind) {
     case SCRIPT_OPEN: ADD(out, open); break;
     case SCRIPT_REBUILD: ADD(out, rebuild); break;

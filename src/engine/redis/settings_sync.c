@@ -294,11 +294,12 @@ bool settings_sync_is_whole(const struct settings_sync *sync)
     return sync->loaded && !sync->pending;
 }
 
-/* The key stays when the last settings are removed. So if there were changes and now are none, the
- * key was deleted or evicted, because opening the partition again would have been noticed. */
+/* The key stays when the last settings are removed. So if it existed and now there were no changes,
+ * it was deleted or evicted, because opening the partition again would have been noticed. */
 static void see_loss(struct settings_sync *sync, uint64_t changes)
 {
-    bool lost = changes == 0 && (sync->lost || (sync->changes > 0 && !sync->stale));
+    bool lost = changes == 0 && (sync->lost || sync->existed);
+    sync->existed = sync->existed || changes > 0;
     if (lost && !sync->lost)
         log_event(LOG_ERROR, "redis_unfit", "key={%s:0}:s reason=\"%s\" hint=\"%s\"",
                   sync->options.space->prefix, "the key with all topics' settings was lost",
@@ -318,7 +319,7 @@ void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
         sync->loaded = true;
         sync->stale = false;
         sync->changes = 0;
-    } else if (sync->stale || !sync->loaded || changes < sync->changes) {
+    } else if (sync->stale || !sync->loaded || changes < sync->changes || sync->lost) {
         begin_walk(sync);
     } else if (changes > sync->changes) {
         ask(sync);
@@ -328,7 +329,7 @@ void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
 void settings_sync_opened(struct settings_sync *sync)
 {
     sync->stale = sync->reopened = true;
-    sync->lost = false; /* the loss is accepted */
+    sync->existed = sync->lost = false; /* the loss is accepted */
 }
 
 void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint64_t version,
@@ -337,6 +338,7 @@ void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint6
     struct known_settings *known = find(sync, topic);
     sync->own++;
     sync->stale = sync->stale || resent;
+    sync->existed = sync->existed || settings.len;
     if (known && known->version >= version)
         return; /* others have changed it since */
     if (!settings.len) {

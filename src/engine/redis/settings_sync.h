@@ -39,6 +39,7 @@ struct settings_sync {
     uint64_t asked_own;
     bool loaded;       /* all settings were read once */
     bool stale;        /* all must be read again */
+    bool existed;      /* the key, since partition 0 was opened: a heartbeat, or a change of ours */
     bool lost;         /* the key was lost, and there are no settings since */
     bool pending;      /* a call is under way, or the rest of what was read last */
     bool reopened;     /* partition 0 was opened since the first page */

@@ -18,7 +18,7 @@
 
 enum {
     BODIES_MAX = 400 * 1024, /* bytes that a script reads */
-    BELIEVED_US = 2050 * MS, /* the promoter's second, and then the consumer's */
+    BELIEVED_US = 1050 * MS,
 };
 
 /* ---- 1: notices that are lost ---- */

@@ -5,7 +5,7 @@
 #ifndef LATERD_TEST_REDIS_LIFE_FAULTS_H
 #define LATERD_TEST_REDIS_LIFE_FAULTS_H
 
-#include "redis_life_world.h"
+#include "redis_life_keys.h"
 
 /* ---- faults that end ---- */
 
@@ -18,6 +18,7 @@ static inline void mend_at(struct life *life, int64_t after_us, enum mending wha
 }
 
 static inline void take_over(struct life *life, unsigned old, unsigned new, bool orderly);
+static inline void lose_again(struct life *life, const struct mender *mender);
 
 /* In gentle lives: it stops in good order, and starts again. One that reaches no server could give
    nothing back. */
@@ -31,7 +32,8 @@ static inline void leave(struct life *life, struct daemon *daemon)
 
 static inline void mend(struct life *life, const struct mender *mender)
 {
-    bool of_server = mender->what != MEND_CUT && mender->what != MEND_LEAVE;
+    bool of_server =
+        mender->what != MEND_CUT && mender->what != MEND_LEAVE && mender->what != MEND_LOSE;
     struct sim_redis_settings *settings =
         of_server ? sim_redis_settings(life->servers[mender->a]) : NULL;
     switch (mender->what) {
@@ -49,6 +51,7 @@ static inline void mend(struct life *life, const struct mender *mender)
         settings->ahead_us -= mender->by_us;
         late_excuse(life, LEAP_RECOVERY_US);
         break;
+    case MEND_LOSE: lose_again(life, mender); break;
     }
 }
 
@@ -177,6 +180,55 @@ static inline void save_or_flush(struct life *life)
     oracle_lost(&life->oracle);
 }
 
+/* Somebody deletes a sorted set of the partition, or it is evicted. */
+static inline void lose_set_of(struct life *life, unsigned partition)
+{
+    static const char *const sets[] = {"d", "l", "o"};
+    char tag[16], name[32];
+    struct buf command = {0};
+    int len = snprintf(name, sizeof(name), "%s:%s", tag_of(partition, tag), sets[below(life, 3)]);
+    buf_addf(&command, "*2\r\n$3\r\nDEL\r\n$%d\r\n%s\r\n", len, name);
+    struct sim_redis_conn *conn = sim_redis_accept(server_of(life, partition));
+    sim_redis_input(conn, buf_bytes(&command));
+    sim_redis_hang_up(conn);
+    buf_fini(&command);
+    late_excuse(life, LOSS_RECOVERY_US);
+}
+
+static inline bool is_being_put_back(const struct life *life, unsigned partition)
+{
+    bool being = false;
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        const struct redis_engine *engine = life->daemons[i].engine;
+        being = being || (engine && engine->partition_init.openings[partition].rebuilding);
+    }
+    return being;
+}
+
+/* What is lost is put back within some milliseconds, about a second later: waits for that. */
+static inline void lose_again(struct life *life, const struct mender *mender)
+{
+    if (life->quiet)
+        return;
+    if (is_being_put_back(life, mender->a) && chance(life, 300)) {
+        lose_set_of(life, mender->a);
+    } else if (mender->by_us > 0) {
+        int64_t us = 1 + span(life, 8 * MS);
+        mend_at(life, us, MEND_LOSE, mender->a, 0);
+        life->menders[life->mender_count - 1].by_us = mender->by_us - us;
+    }
+}
+
+static inline void lose_set(struct life *life)
+{
+    unsigned partition = (unsigned)below(life, life->partitions);
+    lose_set_of(life, partition);
+    if (chance(life, 600) && life->mender_count < MENDERS_MAX) {
+        mend_at(life, 1, MEND_LOSE, partition, 0);
+        life->menders[life->mender_count - 1].by_us = 2 * SECOND_US;
+    }
+}
+
 /* Each daemon has started, and does not end, and has seen each partition's clock, long
    enough ago to be sure of it. */
 static inline bool clocks_are_known(const struct life *life)
@@ -300,6 +352,10 @@ static inline void disturb_daemon(struct life *life)
 
 static inline void fault(struct life *life)
 {
+    if (life->loses && chance(life, 250)) {
+        lose_set(life);
+        return;
+    }
     uint64_t dice = below(life, 1000);
     if (life->leap_us && chance(life, 300))
         leap(life);

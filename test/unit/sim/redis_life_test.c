@@ -2,11 +2,11 @@
  * Lives of several daemons on one simulated Redis, sentinel group or cluster, one from each seed:
  * clients push, reserve, end and leave, while connections are cut at any byte, answers are late or
  * lost, servers die, fail over, move their slots, forget their scripts or are full, and daemons are
- * killed, frozen and started again. Then all is healed, and what was promised must be so: nothing
- * acknowledged is lost (P2), nothing came early (P3), nothing was held twice (P4), nothing ended
- * came back (P5), no job is kept for a client that left (P6), no more jobs were there than may be,
- * only pushes are refused for it or for a full Redis (P8), nobody waits without end, and no job
- * comes late while nothing is wrong (redis_life_late.h).
+ * killed, frozen and started again, and sorted sets are lost, once or twice. Then all is healed,
+ * and what was promised must be so: nothing acknowledged is lost (P2), nothing came early (P3),
+ * nothing was held twice (P4), nothing ended came back (P5), no job is kept for a client that left
+ * (P6), no more jobs were there than may be, only pushes are refused for it or for a full Redis
+ * (P8), nobody waits without end, and no job comes late while nothing is wrong (redis_life_late.h).
  * And Redis is tidy in the end: each job is in its bucket, nothing is left of topics that are not
  * there and, unless Redis lost data, of daemons that have gone; no script did more than its share.
  *
@@ -14,6 +14,7 @@
  * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:
  * these are long, so they are among every fourth seed only, or, by SIM_LEAPS=1, among all. Every
  * eleventh seed has a calm time after the faults, with at most one more; by SIM_CALM=1 all have it.
+ * Every seventh loses sorted sets; by SIM_LOSSES=1 all do.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,6 +37,7 @@ enum {
     JOBS_MAX = 64,
     CROWDED_EVERY = 5, /* has a limit of jobs, */
     CROWD = 6,         /* in each partition */
+    LOSING_EVERY = 7,  /* loses sorted sets */
     CALM_EVERY = 11,   /* has some time in which clients wait for each other: see live_calmly() */
     CALM_US = 7 * SECOND_US, /* two faults, one after the other, are over for three */
     ALONE_US = 5500 * MS,    /* … and for each other's jobs alone: see live_alone() */
@@ -239,7 +241,7 @@ static void heal(struct life *life)
         life->quiet = true;
         mend_all(life);
     }
-    live(life, life->gentle ? HEAL_GENTLE_US : HEAL_US, 0);
+    live(life, life->gentle && !life->loses ? HEAL_GENTLE_US : HEAL_US, 0);
     for (unsigned i = 0; i < life->daemon_count; i++) {
         struct engine *engine =
             life->daemons[i].engine ? redis_engine_port(life->daemons[i].engine) : NULL;
@@ -444,6 +446,7 @@ static struct life *life_new(uint64_t seed)
     set_clocks(life);
     if (seed % CROWDED_EVERY == 3)
         life->oracle.jobs_max = CROWD * (uint64_t)life->partitions;
+    life->loses = seed % LOSING_EVERY == 2 || env_number("SIM_LOSSES", 0);
     for (unsigned i = 0; i < ACTORS; i++)
         life->actors[i] = (struct actor){.life = life, .next_us = life->now_us};
     for (unsigned i = 0; i < life->daemon_count; i++) {

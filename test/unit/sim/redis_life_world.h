@@ -99,20 +99,22 @@ enum mending {
     MEND_LEAVE,
     MEND_LAG,
     MEND_FAIL_OVER,
-    MEND_LEAP
+    MEND_LEAP,
+    MEND_LOSE,
 };
 
 struct mender {
     int64_t at_us;
     enum mending what;
     unsigned a, b;
-    int64_t by_us; /* LEAP */
+    int64_t by_us; /* LEAP; LOSE: how long it still looks for its moment */
 };
 
 /* ---- lateness, see redis_life_late.h ---- */
 
 enum {
     LEAP_RECOVERY_US = 1000000,
+    LOSS_RECOVERY_US = 4000000,  /* noticed by a heartbeat; half a second; another daemon has to */
     FAULT_RECOVERY_US = 2000000, /* link.c: BACK_OFF_MAX_US; members.h: a silent daemon is found */
 };
 
@@ -147,6 +149,7 @@ struct life {
     unsigned wait_replicas, partitions;
     bool gentle; /* no daemon dies or is silent: reservations may be for hours */
     bool risky;  /* Redis may lose data */
+    bool loses;  /* Redis loses sorted sets now and then */
     bool slow;   /* it is long, and its clients take their time */
     bool moving; /* slots move; else replicas that are behind may take over: Redis itself loses keys
                     if a slot's new master dies before its replica has them */

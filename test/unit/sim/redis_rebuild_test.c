@@ -58,7 +58,7 @@ static void what_was_lost_is_put_back_by_one_of_two_daemons(void **state)
     own = scripts_sent() - own;
     others = other_engine->calls.partitions[0].number - others;
     assert_in_range(own > others ? own : others, 30, 100);
-    assert_in_range(own > others ? others : own, 1, 10);
+    assert_in_range(own > others ? others : own, 1, 15);
     stop_pair();
 }
 
@@ -135,6 +135,36 @@ static void all_jobs_are_looked_at_though_a_set_was_lost_before(void **state)
     assert_int_equal(set_of('o')->count, before);
 }
 
+/* Nobody does anything in the partition, so it is not noticed that a set is lost: those who look
+ * for what the dead daemon has left find nothing. It is found when the set is there again. */
+static void p6_what_a_dead_daemon_holds_is_given_back_when_a_lost_set_is_there_again(void **state)
+{
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = 1, .ttr_us = 3600 * INT64_C(1000000)}};
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .bound = true}};
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    start_pair();
+    turns_of_both(6 * SECOND_US);
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    assert_int_equal(ask_for(&take, MS).count, 1);
+    turns_of_both(2 * SECOND_US);
+    keyspace_drop(&servers[0]->keys, set_of('o'));
+    redis_engine_free(engine); /* it is killed */
+    sim_network_end(network, 1);
+    change_daemon();
+    other_engine = NULL;
+    other_loop = NULL;
+    turns(20 * SECOND_US);
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    turns(3 * SECOND_US);
+    assert_int_equal(ask_for(&take, MS).count, 1);
+    assert_int_equal(ask_for(&take, MS).count, 1);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -142,6 +172,7 @@ int main(void)
         STARTED(what_was_lost_is_put_back_by_one_of_two_daemons),
         STARTED(the_other_daemon_puts_back_what_the_first_one_began_to),
         STARTED(all_jobs_are_looked_at_though_a_set_was_lost_before),
+        STARTED(p6_what_a_dead_daemon_holds_is_given_back_when_a_lost_set_is_there_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

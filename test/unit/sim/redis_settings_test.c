@@ -347,7 +347,7 @@ static unsigned keys_of(const struct sim_redis *server, unsigned slot)
 static void move_all_keys(struct sim_cluster *cluster, unsigned slot)
 {
     unsigned from = cluster->owner[slot], to = from ? from - 1 : 1;
-    assert_int_not_equal(servers[from]->keys.scans_down, servers[to]->keys.scans_down);
+    assert_int_not_equal(servers[from]->keys.scan_order, servers[to]->keys.scan_order);
     sim_cluster_begin_move(cluster, slot, to);
     while (keys_of(servers[from], slot) > 0)
         assert_true(sim_cluster_move_key(cluster, slot));
@@ -399,6 +399,29 @@ static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void
     assert_false(engine->settings.lost || other_engine->settings.lost);
     assert_int_equal(health(), OK);
     end_two();
+}
+
+/* No heartbeat has told of a change yet: what we know of the key is that we have written it. */
+static void settings_that_are_lost_before_a_heartbeat_tells_of_them_are_missed(void **state)
+{
+    (void)state;
+    start_one();
+    turns(SECOND_US);
+    uint64_t heartbeats = engine->members.heartbeats;
+    while (engine->members.heartbeats == heartbeats)
+        turn();
+    heartbeats = engine->members.heartbeats;
+    (void)set("t1", "one");
+    redis_does("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:s\r\n");
+    assert_int_equal(engine->members.heartbeats, heartbeats);
+    assert_int_equal(engine->settings.changes, 0);
+    turns(HEARD_US);
+    assert_string_equal(here.topics[1].text, "");
+    assert_true(engine->settings.lost);
+    assert_int_equal(health(), ERR_AGAIN);
+    (void)set("t1", "two");
+    turns(HEARD_US);
+    assert_int_equal(health(), OK);
 }
 
 /* How many topics lose their settings is decided by who deletes the key: a turn takes a share. */
@@ -599,6 +622,8 @@ int main(void)
             no_settings_are_taken_away_when_a_slot_moves_while_all_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(
             settings_that_were_lost_are_taken_away_and_later_ones_are_newer, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            settings_that_are_lost_before_a_heartbeat_tells_of_them_are_missed, setup, teardown),
         cmocka_unit_test_setup_teardown(lost_settings_of_many_topics_are_taken_away_in_slices,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(all_settings_are_read_again_after_some_were_removed, setup,

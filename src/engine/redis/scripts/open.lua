@@ -171,6 +171,7 @@ local function begin_journal()
     end
 end
 
+local counts_lost = false
 if not found[1] then
     if importing then error(MISSING) end
     -- The new clock starts at `held`, so that it continues the one that the daemon knows. A late
@@ -199,6 +200,7 @@ if not found[1] then
     else
         call('ZADD', order, 0, filler)
     end
+    counts_lost = left
     flags, lost = left and REPLACED + LOST or REPLACED, false
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- other daemons' marks and answers, if there were any, are lost
 end
@@ -226,8 +228,10 @@ if restarted and (flags % 4 < REPLACED or seen > 0) then
     call('HSET', hash, 'y', run)
 end
 if seen > last then
-    call('HSET', hash, 'p', pack('<I8', first_after(seen)) .. sub(found[1], 9))
+    last = first_after(seen)
+    call('HSET', hash, 'p', pack('<I8', last) .. sub(found[1], 9))
 end
+if counts_lost then call('HSET', hash, 'z', string.format('%.0f 0', last)) end -- counts.lua
 call('ZADD', order, 0, 'd' .. daemon)
 upgrade_journal_field()
 if ARGV[9] ~= '' then begin_journal() end

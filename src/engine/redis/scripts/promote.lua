@@ -15,9 +15,10 @@
 local TOPICS = 50 -- served by one call
 local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as ten jobs or more
 local PLACES_MOVED, PLACES_READ = 60, 300 -- places of layout 2, in one call
+local COUNTED = 1500 -- reserved jobs: counts.lua
 local PAUSE_US = 2000 -- until the next call, while such places are left
 local most, now = tonumber(ARGV[2]), clock()
-local found = call('HMGET', hash, 'p', 'k', 'q', 'n')
+local found = call('HMGET', hash, 'p', 'k', 'q', 'n', 'z')
 if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
 
@@ -159,6 +160,8 @@ for i = 1, #ended do
         call('ZREM', reserved, ended[i])
     end
 end
+
+if found[5] and select(2, uncounted()) >= BUCKETS then count_reserved(COUNTED) end
 
 local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]

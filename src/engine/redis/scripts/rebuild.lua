@@ -4,21 +4,24 @@
 -- members.
 --
 -- ARGV:
---   2  where to continue, '0' at the start
+--   2  where to continue, '0' at the start; 'l': not used, Redis knows it (the field 'f')
 --   3  about how many fields to read
 --   4  'r' all of this; 'l' the same, by one daemon at a time and only while a set is lost; 'c' only
 --      jobs of layout 2 (the hash)
 -- Returns {header, where to continue}. MORE: call again; with '0': another daemon is at it, call again
--- later.
+-- later. LOST, at the end: a set is lost; only 'l' makes it whole.
 -- A ready job whose member was lost is added as a delayed one that is due: promote.lua makes it
 -- ready.
 -- Error MISSING: while the slot is being moved to this node buckets may be missing, of which HSCAN
 -- would say that they are empty.
--- Cost: O(fields log n); the last call also counts the reserved jobs, half a microsecond each.
+-- Cost: O(fields log n); the last call also counts the reserved jobs, half a microsecond each, if they
+-- are no more than COUNTED.
 local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
+local mark = filler .. 'f' -- in a set that is being restored: it has not been lost again
 local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
 bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash; BUCKETS: the settings
 
+local COUNTED = 4000 -- reserved jobs in one call, which may take 2 ms
 local BESIDE = '=-~' -- first bytes of fields that belong to a job
 
 -- The topic's counts were lost with the hash. Where a topic has no '#p', consumers leave no mark
@@ -29,31 +32,16 @@ local function restore_counts(topic)
     publish('r' .. notice_suffix(topic, call('HGET', hash, 'p')))
 end
 
--- How many are reserved is not known either, until all are counted: one at least, so that the topic
--- is kept (room.lua).
-local function restore_reserved_count(topic)
-    if tonumber(call('HGET', hash, '#h' .. topic) or 0) <= 0 then call('HSET', hash, '#h' .. topic, 1) end
-end
-
--- All reserved jobs are in their set now: counts those of each topic, in one step, as they change
--- between calls. A topic that has none counts 0 already: until now a count was too low at most, but
--- never below 0 (job.lua). More than COUNTED are not counted: a script may take 2 ms.
-local COUNTED, VALUES = 4000, 4000
-local function count_reserved()
-    if call('ZCOUNT', reserved, '-inf', '+inf') > COUNTED then return end
-    local members, counts, fields = call('ZRANGE', reserved, 0, -1), {}, {}
-    for i = 1, #members do
-        local topic = sub(members[i], 2, 1 + byte(members[i]))
-        if members[i] ~= filler then counts[topic] = (counts[topic] or 0) + 1 end
+-- So was how many are reserved: one at least, so that the topic is kept (room.lua).
+local last_lease, first_uncounted = uncounted()
+local count_from = first_uncounted
+local function restore_reserved_count(job)
+    local field = '#h' .. job.topic
+    if bucket >= count_from and job.lease <= last_lease then
+        call('HINCRBY', hash, field, 1)
+    elseif tonumber(call('HGET', hash, field) or 0) <= 0 then
+        call('HSET', hash, field, 1)
     end
-    for topic, count in pairs(counts) do
-        fields[#fields + 1], fields[#fields + 2] = '#h' .. topic, count
-        if #fields == VALUES then -- unpack() takes no more than some thousands
-            call('HSET', hash, unpack(fields))
-            fields = {}
-        end
-    end
-    if #fields > 0 then call('HSET', hash, unpack(fields)) end
 end
 
 local function restore_members(job)
@@ -65,7 +53,7 @@ local function restore_members(job)
     end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
-        restore_reserved_count(job.topic)
+        restore_reserved_count(job)
         notify_due(job.till)
         if is_bound(job) then
             call('ZADD', order, 0, 'h' .. job.holder .. job.name, 0, 'd' .. job.holder)
@@ -78,25 +66,45 @@ local function restore_members(job)
     end
 end
 
--- All sets are there: nobody needs to restore members.
-local function is_whole()
-    return call('ZSCORE', delayed, filler) and call('ZSCORE', reserved, filler) and call('ZSCORE', order, filler)
+local function has_all_sets(kept)
+    for i = 2, 4 do
+        if not call('ZSCORE', KEYS[i], filler) and not (kept and call('ZSCORE', KEYS[i], kept)) then
+            return false
+        end
+    end
+    return true
 end
 
--- Which daemon restores what was lost: the field 'f' names it, and until when if it does not renew
--- that. Whoever takes over starts from the beginning; so does the same daemon if the field was lost, since
--- the hash was lost again. Returns who does it now: this daemon, 'another', or nil: all is restored.
+local function add_to_sets(member)
+    call('ZADD', delayed, '+inf', member)
+    call('ZADD', reserved, '+inf', member)
+    call('ZADD', order, 0, member)
+end
+
+-- Which daemon restores what was lost: the field 'f' names it, and until when if it does not renew that,
+-- then where to continue, and the Redis that gave the cursor (open.lua). Whoever takes over continues
+-- there; at another Redis with the whole bucket, since a cursor is valid at its own only. If a set has
+-- neither filler nor mark, or the field is not there, what was restored is lost again: everything is
+-- done once more. Returns who does it now: this daemon, 'another', or nil: all is restored.
 local LEASE = 2000000
+local run = nil
 local function take_turn()
-    local daemon, lease = sub(slot, 2, 9), call('HGET', hash, 'f') or ''
-    local holder, till = sub(lease, 1, 8), #lease == 16 and unpack_bytes('<I8', lease, 9) or 0
+    local daemon, found = sub(slot, 2, 9), call('HMGET', hash, 'f', 'y')
+    local turn = found[1] or ''
+    local holder, till = sub(turn, 1, 8), #turn >= 16 and unpack_bytes('<I8', turn, 9) or 0
+    run = found[2] or ''
     if holder ~= daemon and till > now and till <= now + LEASE then return 'another' end
-    if holder ~= daemon then bucket, cursor = -1, '0' end
-    if bucket < 0 and cursor == '0' and is_whole() then
+    if has_all_sets() then
         call('HDEL', hash, 'f')
         return nil
     end
-    call('HSET', hash, 'f', daemon .. pack('<I8', now + LEASE))
+    local at, from, given_by = string.match(sub(turn, 17), '^(%d+) (%d+) (.*)$')
+    if at and has_all_sets(mark) then
+        bucket, cursor = tonumber(at) - 1, given_by == run and from or '0'
+    else
+        add_to_sets(mark)
+        bucket, cursor = -1, '0'
+    end
     return daemon
 end
 
@@ -126,12 +134,15 @@ local function handle_field(field)
 end
 
 if importing then error(MISSING) end
+if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
+local who = nil
 if ARGV[4] == 'l' then
-    local who = take_turn()
+    who = take_turn()
     if who == 'another' then return { header(OK, 0, MORE, 0, now, 0, 0), '0' } end
     if not who then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
 end
+if cursor ~= '0' and bucket == first_uncounted - 1 then count_from = bucket end -- the rest of it
 local done = false
 while left > 0 and not done do
     local key = bucket < 0 and hash or buckets .. bucket
@@ -145,14 +156,19 @@ while left > 0 and not done do
         done = bucket > BUCKETS or ARGV[4] == 'c'
     end
 end
+if last_lease >= 0 and ARGV[4] ~= 'c' then
+    local begun = cursor == '0' and bucket or bucket + 1
+    call('HSET', hash, 'z', string.format('%.0f %d', last_lease, math.max(first_uncounted, begun)))
+end
 if not done then
-    return { header(OK, 0, MORE, 0, now, 0, 0), bucket + 1 .. ' ' .. cursor }
+    local place = bucket + 1 .. ' ' .. cursor
+    if who then call('HSET', hash, 'f', who .. pack('<I8', now + LEASE) .. place .. ' ' .. run) end
+    return { header(OK, 0, MORE, 0, now, 0, 0), place }
 end
-if ARGV[4] ~= 'c' then
-    count_reserved()
-    call('ZADD', delayed, '+inf', filler)
-    call('ZADD', reserved, '+inf', filler)
-    call('ZADD', order, 0, filler)
+if ARGV[4] ~= 'c' then count_reserved(COUNTED) end
+if who then
+    add_to_sets(filler)
+    for i = 2, 4 do call('ZREM', KEYS[i], mark) end
+    call('HDEL', hash, 'f')
 end
-if ARGV[4] == 'l' then call('HDEL', hash, 'f') end
-return { header(OK, 0, 0, 0, now, 0, 0), '0' }
+return { header(OK, 0, has_all_sets() and 0 or LOST, 0, now, 0, 0), '0' }

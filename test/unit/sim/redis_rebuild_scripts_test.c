@@ -1,0 +1,308 @@
+/*
+ * What Redis has lost of a partition, and loses again while it is put back: the script that does so
+ * (rebuild.lua), one call after another.
+ */
+#include "redis_scripts_bed.h"
+
+enum {
+    JOBS = 240,
+    BUCKET_US = 70 * 1000, /* jobs that were pushed so long after each other are in two buckets */
+    SETS = 3,
+};
+
+static const int64_t HOUR_US = 3600 * INT64_C(1000000);
+static const char *const sets[SETS] = {"{laterd:0}:d", "{laterd:0}:l", "{laterd:0}:o"};
+
+struct sizes {
+    uint64_t of[SETS];
+};
+
+static struct sizes sizes_of_sets(void)
+{
+    struct sizes sizes;
+    for (unsigned i = 0; i < SETS; i++)
+        sizes.of[i] = REDIS("ZCARD", sets[i]);
+    return sizes;
+}
+
+static void assert_sizes(struct sizes expected)
+{
+    for (unsigned i = 0; i < SETS; i++)
+        assert_int_equal(REDIS("ZCARD", sets[i]), expected.of[i]);
+}
+
+static uint64_t push_for_hours(int64_t due_us)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"), .due_us = due_us, .ttr_us = HOUR_US}};
+    script_encode(&request, &spaces[0], &call, &cmd);
+    struct script_answer answer = ask(0);
+    assert_int_equal(answer.err, OK);
+    return answer.seq;
+}
+
+/* Jobs that are ready, reserved and delayed, as many of each. */
+static struct sizes push_jobs(int64_t apart_us)
+{
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)push_for_hours(i % 3 ? 1 : now_us + HOUR_US);
+        if (i % 3 == 2)
+            assert_int_equal(reserve(0, "t", 1, false).count, 1);
+        now_us += apart_us;
+    }
+    assert_int_equal(open_as(1, 256).err, OK);
+    struct sizes sizes = sizes_of_sets();
+    assert_int_equal(sizes.of[1], JOBS / 3 + 1); /* and the filler */
+    return sizes;
+}
+
+static bool promote_says_lost(void)
+{
+    struct script_call call = next_call();
+    script_encode_promote(&request, &spaces[1], &call, 0, false);
+    return ask(0).lost;
+}
+
+static bool rebuild_lost(unsigned daemon)
+{
+    struct buf from = {0};
+    buf_add_str(&from, "0"); /* Redis knows where to continue */
+    bool more = rebuild_as(daemon, REBUILD_LOST, &from);
+    buf_fini(&from);
+    return more;
+}
+
+/* Until all is put back: in how many calls. */
+static unsigned rebuild_the_rest(unsigned daemon)
+{
+    unsigned calls = 1;
+    while (rebuild_lost(daemon))
+        calls++;
+    return calls;
+}
+
+static unsigned calls_for(const char *set)
+{
+    (void)REDIS("DEL", set);
+    return rebuild_the_rest(0);
+}
+
+static void assert_whole(struct sizes expected)
+{
+    assert_sizes(expected); /* without what said that they were being put back */
+    assert_false(promote_says_lost());
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "f"), 0);
+}
+
+/* Whichever was lost first, and whichever then: at first, in the middle, and when only the last
+ * call is left. */
+static void p2_a_set_that_is_lost_again_while_it_is_put_back_is_put_back_whole(void **state)
+{
+    (void)state;
+    struct sizes before = push_jobs(BUCKET_US);
+    for (unsigned i = 0; i < 3 * SETS * SETS; i++) {
+        unsigned calls = calls_for(sets[i % SETS]);
+        assert_whole(before);
+        unsigned done = i / SETS / SETS == 0 ? 1 : i / SETS / SETS == 1 ? calls / 2 : calls - 1;
+        (void)REDIS("DEL", sets[i % SETS]);
+        for (unsigned n = 0; n < done; n++)
+            assert_true(rebuild_lost(0));
+        (void)REDIS("DEL", sets[i / SETS % SETS]);
+        assert_in_range(rebuild_the_rest(0), calls, calls + 3); /* once more, from the start */
+        assert_whole(before);
+    }
+    assert_in_range(most_work, 1, WORK_MAX);
+}
+
+/* What is already put back by one need not be put back by the other. */
+static void who_takes_over_continues_where_the_other_one_stopped(void **state)
+{
+    (void)state;
+    struct sizes before = push_jobs(BUCKET_US);
+    unsigned calls = calls_for(sets[2]), done = calls / 2;
+    (void)REDIS("DEL", sets[2]);
+    for (unsigned n = 0; n < done; n++)
+        assert_true(rebuild_lost(0));
+    now_us += 2 * SECOND_US + 1;
+    assert_in_range(rebuild_the_rest(1), 1, calls - done);
+    assert_whole(before);
+}
+
+/* Whoever does something has lost its turn before it can do more: else they would begin again and
+ * again. */
+static void daemons_that_are_slow_put_back_all_the_same(void **state)
+{
+    (void)state;
+    struct sizes before = push_jobs(BUCKET_US);
+    unsigned most = calls_for(sets[2]), calls = 1;
+    (void)REDIS("DEL", sets[2]);
+    for (; rebuild_lost(calls % 2); calls++) {
+        now_us += 2 * SECOND_US + 1;
+        assert_in_range(calls, 1, most);
+    }
+    assert_whole(before);
+}
+
+static void restart(void)
+{
+    sim_redis_restart(redis, SIM_REDIS_KEEPS_ALL);
+    conn = sim_redis_accept(redis);
+    listener = sim_redis_accept(redis);
+    load_scripts();
+    assert_int_equal(open_as(0, 256).err, OK);
+}
+
+/* All jobs are in few buckets. The new server's HSCAN has another order, so that what the old one
+ * has not returned may be before the cursor. */
+static void p2_a_cursor_of_before_redis_was_started_again_is_not_used(void **state)
+{
+    (void)state;
+    struct sizes before = push_jobs(0);
+    unsigned calls = calls_for(sets[2]);
+    for (unsigned done = 1; done < calls; done++) {
+        (void)REDIS("DEL", sets[2]);
+        for (unsigned n = 0; n < done; n++)
+            assert_true(rebuild_lost(0));
+        restart();
+        (void)rebuild_the_rest(0);
+        assert_whole(before);
+    }
+}
+
+/* It looks at all jobs because a script was stopped halfway. */
+static void p2_who_looks_at_all_jobs_hides_no_lost_set(void **state)
+{
+    struct buf from = {0};
+    (void)state;
+    struct sizes before = push_jobs(BUCKET_US);
+    buf_add_str(&from, "0");
+    assert_true(rebuild_some(&from));
+    for (unsigned n = 0; n < 5; n++)
+        assert_true(rebuild_some(&from));
+    (void)REDIS("DEL", sets[2]);
+    bool lost = false;
+    for (bool more = true; more;) {
+        struct script_call call = next_call();
+        script_encode_rebuild(&request, &spaces[0], &call, buf_bytes(&from), REBUILD_ALL);
+        struct script_answer answer = ask(0);
+        more = answer.more;
+        lost = answer.lost;
+        from.len = 0;
+        buf_add_bytes(&from, parts[1]);
+    }
+    buf_fini(&from);
+    assert_true(lost);
+    assert_true(promote_says_lost());
+    (void)rebuild_the_rest(0);
+    assert_whole(before);
+}
+
+/* Without jobs: a mark is no job, and nothing is due when it is. */
+static void nobody_sees_what_says_that_a_set_is_being_put_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < SETS; i++)
+        (void)REDIS("DEL", sets[i]);
+    assert_true(rebuild_lost(0));
+    for (unsigned i = 0; i < SETS; i++)
+        assert_int_equal(REDIS("ZCARD", sets[i]), i == 2 ? 3 : 1); /* :o has this daemon, and 'd' */
+    struct script_call call = next_call();
+    script_encode_promote(&request, &spaces[0], &call, 100, true);
+    struct script_answer answer = ask(0);
+    assert_int_equal(answer.count, 0);
+    assert_false(answer.more);
+    assert_int_equal(answer.next_us, INT64_MAX);
+    assert_int_equal(reserve(0, "t", 1, false).count, 0);
+    (void)rebuild_the_rest(0);
+}
+
+static bool rebuild_is_closed(void)
+{
+    struct buf *out = sim_redis_output(conn);
+    struct script_call call = next_call();
+    script_encode_rebuild(&request, &spaces[0], &call, BYTES("0"), REBUILD_LOST);
+    out->len = 0;
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    return bytes_starts(buf_bytes(out), BYTES("-LATERDCLOSED"));
+}
+
+/* Without it the script would stop halfway: the partition is opened, and all begins again. */
+static void the_hash_may_be_lost_while_a_set_is_put_back(void **state)
+{
+    (void)state;
+    struct sizes before = push_jobs(BUCKET_US);
+    (void)REDIS("DEL", sets[2]);
+    for (unsigned n = 0; n < 5; n++)
+        assert_true(rebuild_lost(0));
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(rebuild_is_closed());
+    assert_int_equal(open_as(1, 256).err, OK);
+    assert_true(open_as(0, 256).lost);
+    (void)rebuild_the_rest(0);
+    assert_whole(before);
+}
+
+static uint64_t counted(void)
+{
+    return REDIS("HINCRBY", "{laterd:0}:h", "#ht", "0");
+}
+
+static void finish(uint64_t seq)
+{
+    struct script_call call = next_call();
+    script_encode(&request, &spaces[0], &call,
+                  &(struct cmd){.kind = CMD_FINISH, .job = {.ref.seq = seq}});
+    assert_int_equal(ask(0).err, OK);
+}
+
+/* One call cannot go through them. Until it can, at most those are missing in the count that ended
+ * before they were found; none is counted twice. */
+static void p2_more_reserved_jobs_than_one_call_can_count_are_counted(void **state)
+{
+    enum { MANY = 4600, ENDED = 30, LATER = 60, LEFT = 1000 };
+    static uint64_t seqs[MANY];
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++) {
+        seqs[i] = push_for_hours(1);
+        assert_int_equal(reserve(0, "t", 1, false).count, 1);
+        now_us += 4 * 1000;
+    }
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    assert_int_equal(counted(), 0);
+    for (unsigned i = 0; i < LATER; i++)
+        (void)push_for_hours(1);
+    assert_int_equal(reserve(0, "t", LATER, false).count, LATER);
+    for (unsigned i = 0; i < ENDED; i++)
+        finish(seqs[i]);
+    for (unsigned i = 0; i < 100; i++)
+        assert_true(rebuild_lost(0));
+    (void)REDIS("DEL", sets[0]); /* the same jobs are found twice */
+    (void)rebuild_the_rest(0);
+    uint64_t all = MANY + LATER - ENDED;
+    assert_in_range(counted(), all - ENDED - 60, all);
+    for (unsigned i = ENDED; i < MANY - LEFT; i++)
+        finish(seqs[i]);
+    assert_false(promote_says_lost());
+    assert_int_equal(counted(), LEFT + LATER);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "z"), 0);
+    assert_in_range(most_work, 1, WORK_MAX);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+    const struct CMUnitTest tests[] = {
+        STARTED(p2_a_set_that_is_lost_again_while_it_is_put_back_is_put_back_whole),
+        STARTED(who_takes_over_continues_where_the_other_one_stopped),
+        STARTED(daemons_that_are_slow_put_back_all_the_same),
+        STARTED(p2_a_cursor_of_before_redis_was_started_again_is_not_used),
+        STARTED(p2_who_looks_at_all_jobs_hides_no_lost_set),
+        STARTED(nobody_sees_what_says_that_a_set_is_being_put_back),
+        STARTED(the_hash_may_be_lost_while_a_set_is_put_back),
+        STARTED(p2_more_reserved_jobs_than_one_call_can_count_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
