@@ -195,6 +195,7 @@ static void large_bodies_stay_in_the_memory_of_their_reply(void **state)
 {
     enum { JOBS = 12, LARGE = 300 * 1024 };
     struct bed bed;
+    uint64_t before = mem_used();
     char *body = mem_alloc(LARGE + 1);
     unsigned sent = 0, borrowed = 0;
     (void)state;
@@ -224,6 +225,7 @@ static void large_bodies_stay_in_the_memory_of_their_reply(void **state)
     assert_int_equal(bed_counts(&bed)->bytes, 0);
     bed_close(&bed);
     mem_free(body);
+    assert_int_equal(mem_used(), before); /* all replies were given back */
 }
 
 enum { ORDERED = 40, OF_EACH = 8 };

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/intake.h"
 
@@ -149,6 +150,7 @@ static void p8_a_large_body_is_taken_over(void **state)
 {
     enum { LARGE = 512 * 1024 };
     struct buf body = {0};
+    uint64_t before = mem_used();
     (void)state;
     struct world *world = begin(&(struct world_options){.seed = 4, .body_bytes = LARGE});
     struct server_intake *intake = begin_intake(world);
@@ -167,6 +169,7 @@ static void p8_a_large_body_is_taken_over(void **state)
     assert_int_equal(source.settled[INTAKE_STORED], 1);
     server_intake_free(intake);
     world_free(world);
+    assert_int_equal(mem_used(), before);
 }
 
 int main(void)
