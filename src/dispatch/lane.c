@@ -311,8 +311,10 @@ static void answered(struct ticket *ticket, const struct reply *reply)
         lane->reserve_next = 1;
     } else {
         lane->backoff_us = 0;
+        struct reply_share *share = NULL;
         for (uint32_t i = 0; i < reply->count; i++)
-            shipment_arrive(lane, &reply->jobs[i]);
+            shipment_arrive(lane, &reply->jobs[i], reply->hold, &share);
+        reply_share_drop(share);
         bool full = reply->count >= lane->reserving;
         lane->reserve_next = full           ? least(lane->reserving * 2, RESERVE_MAX)
                              : reply->count ? reply->count
@@ -395,6 +397,7 @@ static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
     lane->why = HELD_PAUSED;
     pump->counts.held[HELD_PAUSED]++;
     pump->counts.topics++;
+    list_init(&lane->all);
     list_init(&lane->place);
     list_init(&lane->pausing);
     map_add(&pump->by_topic, hash, number);
@@ -444,7 +447,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     lane->stopped = false;
     if (settings->order != ORDER_BY_KEY) {
         if (lane->ours)
-            shipments_give_back(pump, lane); /* also those that wait for another of their key */
+            shipments_give_back(lane); /* also those that wait for another of their key */
         lane->ours = 0;
     }
     queue_lane(lane);
@@ -458,7 +461,7 @@ void lane_update_owner(struct lane *lane)
     if (ours == lane->ours)
         return;
     if (lane->ours)
-        shipments_give_back(lane->pump, lane);
+        shipments_give_back(lane);
     lane->ours = ours;
     if (ours && lane->keys)
         key_order_restart(lane->keys);

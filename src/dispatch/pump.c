@@ -154,6 +154,8 @@ static bool recheck_step(struct pump *pump)
             return true;
         struct lane *lane = pool_at(&pump->lanes, pump->recheck_next++);
         budget_spend(pump->options.budget, SWEEP_NS);
+        if (lane->name && pump->draining)
+            shipments_give_back(lane);
         if (!lane->name || !lane->kept)
             continue;
         lane_update_owner(lane);
@@ -217,7 +219,6 @@ void pump_drain(struct pump *pump)
     if (pump->draining)
         return;
     pump->draining = true;
-    shipments_give_back(pump, NULL);
     recheck_all(pump);
 }
 

@@ -61,7 +61,8 @@ struct lane {
     uint32_t reserving;         /* jobs asked for in the reserve under way */
     uint32_t window;            /* deliveries under way at most: grows from 1 to the concurrency */
     uint32_t in_flight;         /* shipments with a slot */
-    uint32_t shipments;         /* all of them */
+    uint32_t shipments;         /* all of them: */
+    struct list all;            // shipment::of_lane
     struct bucket bucket;
     int64_t not_before_us; /* after an error: nothing is reserved before this time */
     int64_t backoff_us;
@@ -70,6 +71,12 @@ struct lane {
     struct key_order *keys; /* order by key: key_order.h; NULL: no order */
     /* With order by key: keeps_order()'s result; 0: another daemon may send its jobs. */
     uint64_t ours;
+};
+
+/* The memory of a reply, in which large bodies of some shipments are. */
+struct reply_share {
+    struct reply_hold *hold;
+    uint32_t users;
 };
 
 enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
@@ -84,7 +91,9 @@ struct shipment {
     struct origin *origin;      /* NULL: not known yet */
     struct origin *of_key;      /* limits of its key; NULL: none */
     struct key_entry *entry;    /* order by key; or NULL */
+    struct reply_share *share;  /* that delivery.body is in; NULL: it is in the room */
     struct list all;            // pump::shipments
+    struct list of_lane;        // lane::all
     struct list place;          // pump::outbox (ENDING), pump::ready (HELD)
     struct timer timer;         /* HELD: the lease must be renewed; ENDING: tried again */
     struct ticket ticket;
@@ -185,15 +194,19 @@ static inline struct bytes pack(struct packer *packer, struct bytes bytes)
 
 /* A shipment with room_bytes of room behind it; the caller sets its lane, if it has one. */
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
-/* Called within the answer to a reserve: takes the job, or gives it back. */
-void shipment_arrive(struct lane *lane, const struct job_view *view);
+/* Called within the answer to a reserve: takes the job, or gives it back. *io_share is NULL at the
+   answer's first job, and dropped behind its last. */
+void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
+                     struct reply_share **io_share);
+/* One user less; NULL does nothing. */
+void reply_share_drop(struct reply_share *share);
 /* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. Its
    ticket must not be under way. */
 void shipment_return(struct shipment *shipment, int64_t due_us);
 /* Submits the commands of the outbox, and sends what is ready. True: there is more. */
 bool shipments_step(struct pump *pump);
-/* Gives back the jobs of this lane (NULL: of all) that are not sent. */
-void shipments_give_back(struct pump *pump, const struct lane *lane);
+/* Gives back the jobs of this lane that are not sent. O(its shipments). */
+void shipments_give_back(struct lane *lane);
 void shipments_end(struct pump *pump);     /* for pump_free(): gives back and frees all */
 void shipments_give_up(struct pump *pump); /* the same, but frees nothing that a sink has */
 

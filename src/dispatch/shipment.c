@@ -19,7 +19,8 @@
 #include "proto/settings/job_properties.h"
 
 enum { END_NS = 800, COPY_BYTES_PER_NS = 4, AGAIN_US = 300000, MESSAGE_ID_MAX = 48 };
-enum { LOOK_NS = 10 }; /* work for one shipment that is gone through */
+enum { LOOK_NS = 10 };              /* work for one shipment that is gone through */
+enum { BORROW_BYTES = 256 * 1024 }; /* larger bodies stay in the reply, if it can be kept */
 
 static const struct delivery nothing;
 
@@ -38,6 +39,14 @@ static void free_slot(struct shipment *shipment)
     }
 }
 
+void reply_share_drop(struct reply_share *share)
+{
+    if (!share || --share->users)
+        return;
+    share->hold->release(share->hold);
+    mem_free(share);
+}
+
 static void free_shipment(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -46,12 +55,14 @@ static void free_shipment(struct shipment *shipment)
     free_slot(shipment);
     loop_cancel(pump->options.loop, &shipment->timer);
     list_remove(&shipment->all);
+    list_remove(&shipment->of_lane);
     list_remove(&shipment->place);
     pump->counts.bytes -= shipment->bytes;
     buf_fini(&shipment->note);
     settings_drop(shipment->kept);
     origin_release(pump, shipment->origin);
     origin_release(pump, shipment->of_key);
+    reply_share_drop(shipment->share);
     mem_free(shipment);
     if (!lane)
         return;
@@ -480,10 +491,11 @@ static size_t make_message_id(const struct job_view *view, char *room)
                             (unsigned long long)view->ref.seq, (unsigned long long)hash);
 }
 
+/* Without the body. */
 static size_t room_of(const struct job_view *view, const struct job_properties *properties,
                       size_t texts)
 {
-    size_t size = texts + view->body.len + view->content_type.len + view->topic.len;
+    size_t size = texts + view->content_type.len + view->topic.len;
     size += properties->url.len + properties->key.len + properties->amqp.len;
     size += properties->biz_key.len + properties->subtopic.len + properties->tags.len +
             properties->extend_data.len;
@@ -540,6 +552,7 @@ struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
     shipment->delivery.done = done;
     shipment->timer.expired = timer_expired;
     list_init(&shipment->place);
+    list_init(&shipment->of_lane);
     list_add_tail(&pump->shipments, &shipment->all);
     pump->counts.bytes += bytes;
     budget_spend(pump->options.budget, (int64_t)room_bytes / COPY_BYTES_PER_NS);
@@ -550,6 +563,7 @@ static struct shipment *shipment_of(struct lane *lane, const struct job_view *vi
 {
     struct shipment *shipment = shipment_new(lane->pump, room);
     shipment->lane = lane;
+    list_add_tail(&lane->all, &shipment->of_lane);
     lane->shipments++;
     shipment->end.ref.seq = view->ref.seq;
     shipment->end.lease = view->lease;
@@ -560,15 +574,33 @@ static struct shipment *shipment_of(struct lane *lane, const struct job_view *vi
     return shipment;
 }
 
+/* The body stays in the memory of the reply: copying many MiB would take too long. */
+static void borrow_body(struct shipment *shipment, struct bytes body, struct reply_hold *hold,
+                        struct reply_share **io_share)
+{
+    if (!*io_share) {
+        *io_share = mem_alloc(sizeof(**io_share));
+        **io_share = (struct reply_share){.hold = hold, .users = 1};
+        hold->taken = true;
+    }
+    shipment->share = *io_share;
+    shipment->share->users++;
+    shipment->delivery.body = body;
+    shipment->bytes += body.len;
+    shipment->pump->counts.bytes += body.len;
+}
+
 static struct shipment *copy(struct lane *lane, const struct job_view *view,
-                             const struct job_properties *properties)
+                             const struct job_properties *properties, struct reply_hold *hold,
+                             struct reply_share **io_share)
 {
     char id_room[JOB_TEXT_ID_MAX], message_room[MESSAGE_ID_MAX];
     struct pump *pump = lane->pump;
     struct bytes id = job_ref_text(&view->ref, id_room);
     struct bytes message_id = bytes_of(message_room, make_message_id(view, message_room));
-    struct shipment *shipment =
-        shipment_of(lane, view, room_of(view, properties, id.len + message_id.len));
+    bool borrows = hold && view->body.len > BORROW_BYTES;
+    size_t room = room_of(view, properties, id.len + message_id.len);
+    struct shipment *shipment = shipment_of(lane, view, room + (borrows ? 0 : view->body.len));
     const struct target *target = &shipment->kept->settings.target;
     struct delivery *delivery = &shipment->delivery;
     struct packer packer = {.at = shipment->room};
@@ -586,7 +618,10 @@ static struct shipment *copy(struct lane *lane, const struct job_view *view,
     delivery->id = pack(&packer, id);
     delivery->message_id = pack(&packer, message_id);
     delivery->content_type = pack(&packer, view->content_type);
-    delivery->body = pack(&packer, view->body);
+    if (borrows)
+        borrow_body(shipment, view->body, hold, io_share);
+    else
+        delivery->body = pack(&packer, view->body);
     delivery->body_kind = view->body_kind;
     delivery->attempt = (uint32_t)view->failures + 1;
     delivery->due_us = view->due_us;
@@ -618,7 +653,8 @@ static void put_off(struct shipment *shipment)
     shipment_return(shipment, due_us);
 }
 
-void shipment_arrive(struct lane *lane, const struct job_view *view)
+void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
+                     struct reply_share **io_share)
 {
     struct pump *pump = lane->pump;
     struct job_properties properties;
@@ -631,7 +667,7 @@ void shipment_arrive(struct lane *lane, const struct job_view *view)
     enum err err = job_properties_read(view->properties, &pump->scratch, &properties, NULL);
     if (err)
         memset(&properties, 0, sizeof(properties));
-    struct shipment *shipment = copy(lane, view, &properties);
+    struct shipment *shipment = copy(lane, view, &properties, hold, io_share);
     const struct target *target = shipment->delivery.target;
     shipment->origin = origin_of(lane, target, shipment->delivery.url);
     if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
@@ -682,21 +718,14 @@ bool shipments_step(struct pump *pump)
     return !list_empty(&pump->outbox);
 }
 
-static struct shipment *next_of(struct shipment *shipment)
+void shipments_give_back(struct lane *lane)
 {
-    return LIST_ENTRY(shipment->all.next, struct shipment, all);
-}
-
-void shipments_give_back(struct pump *pump, const struct lane *lane)
-{
-    struct shipment *shipment = LIST_ENTRY(pump->shipments.next, struct shipment, all);
-    while (&shipment->all != &pump->shipments) {
-        struct shipment *next = next_of(shipment);
-        budget_spend(pump->options.budget, LOOK_NS);
-        bool meant = !lane || shipment->lane == lane;
-        if (meant && shipment->state == SHIP_HELD && !shipment->pending)
+    for (struct list *at = lane->all.next, *next; at != &lane->all; at = next) {
+        struct shipment *shipment = LIST_ENTRY(at, struct shipment, of_lane);
+        next = at->next;
+        budget_spend(lane->pump->options.budget, LOOK_NS);
+        if (shipment->state == SHIP_HELD && !shipment->pending)
             shipment_return(shipment, 0);
-        shipment = next;
     }
 }
 

@@ -186,7 +186,7 @@ static void take_event(struct group *group, const struct journal_batch *batch,
         job->change = GROUP_STATUS;
     if (event->kind == EVENT_JOB) {
         job->change = GROUP_IMAGE;
-        job->record = batch->at + walk->record_at;
+        job->record = journal_batch_at(batch) + walk->record_at;
         job->record_bytes = walk->record.len;
         take_now(job, &event->job);
     } else if (ends) {
@@ -203,7 +203,7 @@ enum err group_add(struct group *group, const struct journal_batch *batch)
 {
     struct batch_walk walk;
     CHECK(batch->number > group->batch);
-    batch_walk_init(&walk, batch->at, batch->payload_bytes);
+    batch_walk_init(&walk, journal_batch_at(batch), batch->payload_bytes);
     enum err err = batch_walk_next(&walk);
     for (; err == OK; err = batch_walk_next(&walk)) {
         if (!walk.record.copy)

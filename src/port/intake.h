@@ -35,8 +35,9 @@ struct intake_message {
     enum if_exists if_exists; /* of a message with an id */
     int64_t delay_us;         /* counted from the push; 0: no delay */
     struct bytes content_type, body;
-    struct bytes amqp; /* job_properties::amqp */
-    void *user;        /* the receiver's */
+    struct buf *memory; /* a large body is in this buffer: as cmd_push::memory; or NULL */
+    struct bytes amqp;  /* job_properties::amqp */
+    void *user;         /* the receiver's */
 };
 
 struct intake {

@@ -12,6 +12,7 @@
 #define LATERD_PORT_JOURNAL_H
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "core/cmd.h"
 #include "port/loop.h"
 #include "port/metric.h"
@@ -34,7 +35,7 @@ enum journal_batch_kind {
     JOURNAL_RESYNC_ENDS,   /* … until this batch */
 };
 
-/* One batch. From give() on the journal owns it, and frees it by mem_free(). */
+/* One batch. From give() on the journal owns it, and frees it by journal_batch_free(). */
 struct journal_batch {
     struct queue_node place;
     enum journal_batch_kind kind;
@@ -47,8 +48,20 @@ struct journal_batch {
     /* With journal_begin::streams: which stream, and which of its entries this batch holds. */
     uint32_t stream;
     uint64_t entry, mark;
+    char *apart; /* not NULL: they are there, in memory of mem_alloc(), and not in `at` */
     char at[];
 };
+
+static inline const char *journal_batch_at(const struct journal_batch *batch)
+{
+    return batch->apart ? batch->apart : batch->at;
+}
+
+static inline void journal_batch_free(struct journal_batch *batch)
+{
+    mem_free(batch->apart);
+    mem_free(batch);
+}
 
 /* The last entry of a stream that the database has; 0: none. */
 struct journal_stream {
@@ -167,7 +180,7 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 7 };
+enum { JOURNAL_PLUGIN_ABI = 8 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
 enum journal_lead { JOURNAL_LEAD_NONE, JOURNAL_LEAD_OURS, JOURNAL_LEAD_NOT_OURS };

@@ -188,6 +188,7 @@ static struct cmd push_of(const struct server_intake *intake, const struct intak
                  .durability = DURABILITY_SYNC, /* the broker forgets it then */
                  .content_type = message->content_type,
                  .body = message->body,
+                 .memory = message->memory,
                  .properties = buf_bytes(&intake->properties)},
     };
 }

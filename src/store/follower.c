@@ -1,7 +1,7 @@
 /*
  * Batches are read from the log's write buffers while they are there. Else a window of the
  * segment's file is read: at once if it is in the page cache, else by the disk's threads, for one
- * follower at a time.
+ * follower at a time. Large batches are read by these threads, wherever they are.
  */
 #include "store/follower.h"
 
@@ -29,6 +29,8 @@ struct follower {
     uint64_t start;
     uint32_t window_number;
     uint64_t window_synced; /* … as they were when batches up to this one were durable */
+    uint64_t checked;       /* the large batch that the window begins with; 0: it has none */
+    bool whole;             /* … and its checksum matches */
     enum err read_err;      /* of the last cold read */
 };
 
@@ -43,6 +45,9 @@ struct followers {
     size_t want, got;
     uint64_t at, synced;
     uint32_t number;
+    struct batch_head head; /* of the large batch that is being read; its number 0: there is none */
+    uint64_t key;           /* of its segment */
+    bool whole;             /* its checksum matches */
     uint64_t dropped;
     uint64_t looks; /* segments that were examined to find one: for tests */
 };
@@ -68,6 +73,8 @@ static void take_window(struct follower *follower, struct followers *all)
     follower->start = all->at;
     follower->window_number = all->number;
     follower->window_synced = all->synced;
+    follower->checked = all->head.number;
+    follower->whole = all->whole;
     all->into = NULL;
 }
 
@@ -106,8 +113,26 @@ static void begin_read(struct followers *all, struct follower *follower, size_t 
     all->at = follower->offset;
     all->number = follower->number;
     all->synced = log_synced(all->store->log);
+    all->head.number = 0;
+    all->whole = false;
     all->got = 0;
     all->reader = follower;
+}
+
+/* By the disk's threads. */
+static void read_window(struct followers *all, void (*inspect)(struct disk_op *op))
+{
+    struct segments *segments = all->store->segments;
+    all->reading = true;
+    all->op = (struct disk_op){
+        .into = all->into,
+        .len = all->want,
+        .offset = all->at,
+        .inspect = inspect,
+        .done = read_ended,
+        .owner = all,
+    };
+    segments_read(segments, segments_find(segments, all->number), &all->op);
 }
 
 /* Reads `len` bytes at the follower's position into its window. ERR_AGAIN: a read is under way. */
@@ -128,15 +153,35 @@ static enum err fill_window(struct follower *follower, size_t len)
         follower->read_err = OK;
         return err;
     }
-    all->reading = true;
-    all->op = (struct disk_op){
-        .into = all->into,
-        .len = all->want,
-        .offset = all->at,
-        .done = read_ended,
-        .owner = all,
-    };
-    segments_read(segments, segment, &all->op);
+    read_window(all, NULL);
+    return ERR_AGAIN;
+}
+
+/* On a thread of the disk. */
+static void check_large(struct disk_op *op)
+{
+    struct followers *all = op->owner;
+    all->whole = op->got >= batch_bytes(all->head.payload_bytes) &&
+                 batch_whole(&all->head, all->into, all->key);
+}
+
+/* Reads the batch at the follower's position into a window that begins with it, and checks it.
+   ERR_AGAIN: a read is under way. */
+static enum err read_large(struct follower *follower, const struct batch_head *head, uint64_t key)
+{
+    struct followers *all = follower->all;
+    enum err err = follower->read_err;
+    bool there = follower->window && follower->window_number == follower->number &&
+                 follower->start == follower->offset && follower->checked == head->number;
+    if (there)
+        return OK;
+    follower->read_err = OK;
+    if (all->reading || err)
+        return err ? err : ERR_AGAIN;
+    begin_read(all, follower, batch_bytes(head->payload_bytes));
+    all->head = *head;
+    all->key = key;
+    read_window(all, check_large);
     return ERR_AGAIN;
 }
 
@@ -227,6 +272,29 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
     follower->read = head->number;
 }
 
+/* The next batch is a large one, and durable. */
+static enum err step_large(struct follower *follower, struct follower_callbacks *callbacks,
+                           const struct batch_head *head, uint64_t key)
+{
+    enum err err = read_large(follower, head, key);
+    if (err)
+        return err;
+    if (!follower->whole) {
+        follower->checked = 0;
+        follower->offset += BLOCK; /* as in step() */
+        return OK;
+    }
+    char *batch = follower->window;
+    follower->window = NULL;
+    follower->len = 0;
+    follower->checked = 0;
+    callbacks->large(callbacks, head, batch);
+    follower->read = head->number;
+    follower->batch = head->number + 1;
+    follower->offset += batch_bytes(head->payload_bytes);
+    return OK;
+}
+
 /* Reads one batch, or skips one block without a valid batch. */
 static enum err step(struct follower *follower, struct follower_callbacks *callbacks,
                      size_t *out_bytes)
@@ -251,6 +319,11 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
                 head.segment == segment->number && head.store_tag == store->tag &&
                 head.number >= follower->batch;
     size_t whole = good ? batch_bytes(head.payload_bytes) : 0;
+    if (good && callbacks->large && whole > callbacks->large_bytes &&
+        head.number > follower->read && head.number <= log_synced(store->log)) {
+        *out_bytes = whole;
+        return step_large(follower, callbacks, &head, segment->key);
+    }
     if (good)
         err = bytes_at(follower, whole, &at);
     if (err)
@@ -376,6 +449,7 @@ static void forget_window(struct follower *follower)
     mem_free(follower->window);
     follower->window = NULL;
     follower->len = 0;
+    follower->checked = 0;
     follower->read_err = OK;
 }
 

@@ -58,6 +58,13 @@ struct follower_callbacks {
      */
     void (*whole)(struct follower_callbacks *callbacks, const struct batch_head *head,
                   const char *batch);
+    /*
+     * If set, called instead of whole() for a batch of more than large_bytes: the disk's threads
+     * have read and checked it, since copying it and its checksum take too long for a turn. The
+     * bytes are the callback's, to be freed by mem_free().
+     */
+    void (*large)(struct follower_callbacks *callbacks, const struct batch_head *head, char *batch);
+    size_t large_bytes;
 };
 
 /*

@@ -27,6 +27,8 @@ enum {
     STEPS_MIN = 16,        /* replies or jobs handled even if the budget is spent */
     UNREAD_WAIT_US = 1000 * 1000, /* before a job that could not be read is tried again */
     RENEW_US = 10 * 1000 * 1000,  /* leases in waiting replies are renewed for at least this time */
+    RENEW_AHEAD_US = 500 * 1000,  /* … so long before their end, if the budget allows it */
+    RENEW_NS = 150,               /* work for renewing one */
     HELD_BYTES = 16 * 1024 * 1024, /* above this a reply that must wait gets one job only */
     AHEAD_JOBS = 32,               /* jobs of a topic whose bodies are read ahead */
 };
@@ -72,6 +74,7 @@ struct shown_notes {
 struct body_waiter {
     struct waiting_reply head;
     struct list link;
+    struct heap_node renewal; /* in bodies::renewals, if its jobs have leases */
     struct embedded *embedded;
     struct reply reply;
     struct cmd_reserve reserve; /* RESERVE: what for, … */
@@ -399,6 +402,15 @@ static int64_t first_until_us(const struct reply *reply)
     return first_us;
 }
 
+static void plan_renewal(struct bodies *bodies, struct body_waiter *waiter)
+{
+    int64_t until_us = first_until_us(&waiter->reply);
+    if (until_us < INT64_MAX)
+        heap_put(&bodies->renewals, &waiter->renewal, until_us);
+    else
+        heap_remove(&bodies->renewals, &waiter->renewal);
+}
+
 static void add_fetch(struct body_waiter *waiter, const struct body_place *place, uint32_t job,
                       struct job_note *note)
 {
@@ -441,9 +453,7 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
     list_add_tail(&bodies->reading, &waiter->link);
     embedded->read_waiter_count++;
     bodies->held_bytes += waiter->size_bytes;
-    int64_t until_us = first_until_us(&waiter->reply);
-    if (until_us < bodies->renew_at_us)
-        bodies->renew_at_us = until_us;
+    plan_renewal(bodies, waiter);
 }
 
 /* Remembers the topic, because the bodies of its next jobs will probably be needed and be read from
@@ -517,6 +527,7 @@ static void unlink_waiter(struct body_waiter *waiter)
         fetch->bytes = bytes;
     }
     list_remove(&waiter->link);
+    heap_remove(&embedded->bodies.renewals, &waiter->renewal);
     embedded->read_waiter_count--;
     embedded->bodies.held_bytes -= waiter->size_bytes;
 }
@@ -691,36 +702,41 @@ void bodies_fail_all(struct embedded *embedded)
 
 /* ---- leases of jobs that wait ---- */
 
-static int64_t renew(struct embedded *embedded, const struct list *head)
+/* Those that end by then. */
+static void renew(struct embedded *embedded, struct body_waiter *waiter, int64_t until_us)
 {
-    int64_t next_us = INT64_MAX;
-    for (struct list *link = head->next; link != head; link = link->next) {
-        struct reply *reply = &LIST_ENTRY(link, struct body_waiter, link)->reply;
-        for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++) {
-            struct job_view *job = &reply->jobs[i];
-            int64_t least_us = run_us(reply, job) > RENEW_US ? run_us(reply, job) : RENEW_US;
-            if (job->until_us <= embedded->loop->now_us &&
-                !core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq,
-                                    job->lease, least_us, &job->until_us))
-                job->until_us = INT64_MAX; /* its lease is gone: no longer renewed here */
-        }
-        int64_t until_us = first_until_us(reply);
-        next_us = time_earlier(next_us, until_us);
+    struct reply *reply = &waiter->reply;
+    budget_spend(embedded->budget, (int64_t)reply->count * RENEW_NS);
+    for (uint32_t i = 0; i < reply->count; i++) {
+        struct job_view *job = &reply->jobs[i];
+        int64_t least_us = run_us(reply, job) > RENEW_US ? run_us(reply, job) : RENEW_US;
+        if (job->until_us <= until_us &&
+            !core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq, job->lease,
+                                least_us, &job->until_us))
+            job->until_us = INT64_MAX; /* its lease is gone: no longer renewed here */
     }
-    return next_us;
+    plan_renewal(&embedded->bodies, waiter);
 }
 
+/* Renews what ends soon as far as the budget goes, so that not all must be renewed in the one turn
+   in which they end. */
 void bodies_renew_leases(struct embedded *embedded)
 {
-    struct bodies *bodies = &embedded->bodies;
-    if (embedded->loop->now_us < bodies->renew_at_us)
-        return;
-    int64_t reading_us = renew(embedded, &bodies->reading);
-    int64_t whole_us = renew(embedded, &bodies->whole);
-    int64_t given_up_us = renew(embedded, &bodies->given_up);
-    bodies->renew_at_us = time_earlier(reading_us, whole_us);
-    if (given_up_us < bodies->renew_at_us)
-        bodies->renew_at_us = given_up_us;
+    int64_t now_us = embedded->loop->now_us, ahead_us = now_us + RENEW_AHEAD_US;
+    struct heap_node *first;
+    while ((first = heap_first(&embedded->bodies.renewals)) && first->key <= ahead_us) {
+        if (first->key > now_us && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+        renew(embedded, LIST_ENTRY(first, struct body_waiter, renewal), ahead_us);
+    }
+}
+
+int64_t bodies_renew_next_us(const struct embedded *embedded)
+{
+    const struct heap_node *first = heap_first(&embedded->bodies.renewals);
+    return first ? first->key - RENEW_AHEAD_US : INT64_MAX;
 }
 
 /* ---- life ---- */
@@ -730,7 +746,6 @@ void bodies_init(struct bodies *bodies)
     list_init(&bodies->reading);
     list_init(&bodies->whole);
     list_init(&bodies->given_up);
-    bodies->renew_at_us = INT64_MAX;
     blocks_init(&bodies->memory);
 }
 
@@ -738,5 +753,6 @@ void bodies_fini(struct bodies *bodies)
 {
     arena_fini(&bodies->scratch);
     buf_fini(&bodies->unread);
+    heap_fini(&bodies->renewals);
     blocks_fini(&bodies->memory);
 }

@@ -441,6 +441,8 @@ static int64_t engine_end(struct engine *engine)
     }
     embedded->busy |= embedded->discard.first != NULL; /* begin() frees it */
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
+    if (embedded->read_waiter_count > 0)
+        next_us = time_earlier(next_us, bodies_renew_next_us(embedded));
     if (embedded->store) {
         next_us = time_earlier(next_us, store_next_us(embedded->store));
         next_us = time_earlier(next_us, report_full(embedded));

@@ -5,7 +5,8 @@
  *
  *     follower's cursor ≤ done (committed there) ≤ given ≤ durable here
  *
- * Costs the turn a copy of each batch; records are decoded on the journal's thread.
+ * Costs the turn a copy of each batch, but for large ones, which the disk's threads read once more
+ * for it; records are decoded on the journal's thread.
  */
 #include <stdio.h>
 
@@ -18,6 +19,7 @@
 enum {
     HELD_MAX = 8 * 1024 * 1024,    /* bytes that the journal holds and has not committed, at most */
     READ_BYTES = 256 * 1024,       /* of the log, read in a turn */
+    LARGE_BYTES = 256 * 1024,      /* batches above this are not copied */
     LAG_CHECK_US = 100 * 1000,     /* between measurements of the lag */
     LAG_LOG_US = 10 * 1000 * 1000, /* between journal_behind lines, while pushes are refused */
 };
@@ -27,25 +29,43 @@ static struct embedded *of_callbacks(struct follower_callbacks *callbacks)
     return LIST_ENTRY(callbacks, struct embedded, feed.callbacks);
 }
 
+/* With `room` bytes behind it. */
+static struct journal_batch *new_batch(const struct batch_head *head, size_t room)
+{
+    struct journal_batch *batch = mem_alloc(sizeof(*batch) + room);
+    *batch = (struct journal_batch){
+        .kind = JOURNAL_CHANGES,
+        .numbered = true,
+        .number = head->number,
+        .clock_us = head->clock_us,
+        .payload_bytes = head->payload_bytes,
+        .records = head->record_count,
+        .bytes = BATCH_HEAD + head->payload_bytes,
+    };
+    return batch;
+}
+
+static void hand_over(struct journal_feed *feed, struct journal_batch *batch)
+{
+    feed->held_bytes += batch->bytes;
+    feed->given = batch->number;
+    feed->journal->verbs->give(feed->journal, batch);
+}
+
 static void give(struct follower_callbacks *callbacks, const struct batch_head *head,
                  const char *batch)
 {
-    struct journal_feed *feed = &of_callbacks(callbacks)->feed;
-    size_t bytes = BATCH_HEAD + head->payload_bytes;
-    struct journal_batch *copy = mem_alloc(sizeof(*copy) + bytes);
-    copy->kind = JOURNAL_CHANGES;
-    copy->numbered = true;
-    copy->stream = 0;
-    copy->entry = copy->mark = 0;
-    copy->number = head->number;
-    copy->clock_us = head->clock_us;
-    copy->payload_bytes = head->payload_bytes;
-    copy->records = head->record_count;
-    copy->bytes = bytes;
-    memcpy(copy->at, batch, bytes);
-    feed->held_bytes += bytes;
-    feed->given = copy->number;
-    feed->journal->verbs->give(feed->journal, copy);
+    struct journal_batch *copy = new_batch(head, BATCH_HEAD + head->payload_bytes);
+    memcpy(copy->at, batch, copy->bytes);
+    hand_over(&of_callbacks(callbacks)->feed, copy);
+}
+
+static void give_large(struct follower_callbacks *callbacks, const struct batch_head *head,
+                       char *bytes)
+{
+    struct journal_batch *batch = new_batch(head, 0);
+    batch->apart = bytes;
+    hand_over(&of_callbacks(callbacks)->feed, batch);
 }
 
 /* ---- comparing log and database ---- */
@@ -72,9 +92,7 @@ static void give_empty(struct embedded *embedded)
     batch->clock_us = embedded->loop->now_us;
     batch->bytes = BATCH_HEAD;
     CHECK(batch->number > feed->done); /* else the follower could continue at the cursor */
-    feed->held_bytes += batch->bytes;
-    feed->given = batch->number;
-    feed->journal->verbs->give(feed->journal, batch);
+    hand_over(feed, batch);
 }
 
 /*
@@ -416,6 +434,8 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
     feed->journal = options->journal;
     feed->control.verbs = &control_verbs;
     feed->callbacks.whole = give;
+    feed->callbacks.large = give_large;
+    feed->callbacks.large_bytes = LARGE_BYTES;
     feed->down = true;
     feed->status.why[0] = '\0';
     feed->journal->user = embedded;

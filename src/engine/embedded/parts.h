@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/blocks.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
 #include "port/journal_control.h"
@@ -65,7 +66,7 @@ struct bodies {
     struct list whole;    // body_waiter::link: can be answered
     struct list given_up; // body_waiter::link: cancelled; the jobs are to go back
     size_t held_bytes;    /* of their own memory, without what the store holds for them */
-    int64_t renew_at_us;  /* until then no lease of the jobs in waiting replies runs out */
+    struct heap renewals; // body_waiter::renewal, by the first end of a lease of their jobs
     struct buf unread;    /* struct unread: jobs reserved and not handed out … */
     size_t settled_bytes; /* … of which this many bytes were handled */
     uint32_t ahead_count; /* of `ahead` */
@@ -226,6 +227,7 @@ enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
 /* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
 void bodies_renew_leases(struct embedded *embedded);
+int64_t bodies_renew_next_us(const struct embedded *embedded); /* when it has something to do */
 /* Sends replies whose bodies have been read, and gives back jobs that are not handed out, as far as
    the budget goes; the rest in the next turn, without a sleep. */
 void bodies_turn(struct embedded *embedded);

@@ -30,6 +30,7 @@ enum {
     PORTION_ROWS = 64,
     PORTION_BYTES = 256 * 1024,
     AHEAD_BYTES = 4 * 1024 * 1024, /* bytes that a thread reads ahead of take() */
+    LARGE_BYTES = PORTION_BYTES,   /* a larger body is the last of its portion */
     LEFT_OUT_MAX = 128,            /* rows that one take() skips at most: each is looked up */
     CATCH_UP_US = 60 * 1000 * 1000,
     AWAY_US = 5 * 1000 * 1000,
@@ -41,7 +42,8 @@ enum {
 struct portion {
     struct queue_node place;
     struct arena arena;
-    size_t bytes; /* that it takes, its rows' columns included */
+    struct buf large; /* the large body of its last row, which a push may take over */
+    size_t bytes;     /* that it takes, its rows' columns included */
     unsigned count, taken, unsettled;
     struct restore_row rows[PORTION_ROWS];
 };
@@ -126,6 +128,7 @@ static struct portion *new_portion(void)
 static void free_portion(struct portion *portion)
 {
     arena_fini(&portion->arena);
+    buf_fini(&portion->large);
     mem_free(portion);
 }
 
@@ -168,6 +171,31 @@ static struct bytes column(struct portion *portion, MYSQL_ROW row, const unsigne
     return bytes;
 }
 
+static struct bytes body_column(struct portion *portion, MYSQL_ROW row,
+                                const unsigned long *lengths, unsigned i)
+{
+    if (!row[i] || lengths[i] <= LARGE_BYTES)
+        return column(portion, row, lengths, i);
+    buf_reserve_to(&portion->large, lengths[i], lengths[i]);
+    buf_add(&portion->large, row[i], lengths[i]);
+    portion->bytes += lengths[i];
+    return buf_bytes(&portion->large);
+}
+
+/* The engine would have to copy the body in the turn otherwise. It lies there already, or in the
+   arena, if it was in base64. */
+static void set_apart(struct portion *portion, struct cmd_push *push)
+{
+    if (push->body.len <= LARGE_BYTES)
+        return;
+    if (push->body.at != portion->large.at) {
+        portion->large.len = 0;
+        buf_add_bytes(&portion->large, push->body);
+    }
+    push->body = buf_bytes(&portion->large);
+    push->memory = &portion->large;
+}
+
 #define COLUMNS "id,bizkey,topic,subtopic,body,extend_data,delay,create_time,ttl,status"
 
 static enum restore_end end_of(int status)
@@ -194,7 +222,7 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
                             .bizkey = column(portion, row, lengths, 1),
                             .topic = column(portion, row, lengths, 2),
                             .subtopic = column(portion, row, lengths, 3),
-                            .body = column(portion, row, lengths, 4),
+                            .body = body_column(portion, row, lengths, 4),
                             .extend_data = column(portion, row, lengths, 5),
                             .delay_ms = number(row[6]),
                             .create_ms = number(row[7]),
@@ -208,6 +236,7 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
     }
     if (run->skip_overdue && out->push.due_us < run->now_us)
         return;
+    set_apart(portion, &out->push);
     out->end = end_of(in.status);
     out->written = extend_is_written(&in, &out->push, run->now_us);
     portion->count++;

@@ -64,6 +64,13 @@ static struct journal_batch *batch_of(struct queue_node *node)
     return LIST_ENTRY(node, struct journal_batch, place);
 }
 
+static void free_all(struct queue *queue)
+{
+    struct queue_node *node;
+    while ((node = queue_take(queue)))
+        journal_batch_free(batch_of(node));
+}
+
 /* Under the mutex. */
 static void look_at_oldest(struct writer *writer)
 {
@@ -115,17 +122,18 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
  */
 static void drop_held(struct writer *writer, uint64_t done, bool all)
 {
+    struct queue dropped = {0};
     struct queue_node *node;
     lock(writer);
     while ((node = writer->held.first) && (all || batch_of(node)->number <= done)) {
-        (void)queue_take(&writer->held);
+        queue_add(&dropped, queue_take(&writer->held));
         writer->status.held_bytes -= batch_of(node)->bytes;
-        mem_free(batch_of(node));
     }
     look_at_oldest(writer);
     writer->status.done = done;
     writer->done = done;
     unlock(writer);
+    free_all(&dropped); /* many MiB take milliseconds, for which the loop must not wait */
 }
 
 /* Without the mutex. */
@@ -525,13 +533,6 @@ static void *run(void *arg)
 
 /* ---- on the loop's thread ---- */
 
-static void free_all(struct queue *queue)
-{
-    struct queue_node *node;
-    while ((node = queue_take(queue)))
-        mem_free(batch_of(node));
-}
-
 void writer_release(struct writer *writer)
 {
     if (!writer->closed || writer->posted || !restorer_idle(&writer->restorer))
@@ -622,7 +623,7 @@ static void journal_give(struct journal *journal, struct journal_batch *batch)
     lock(writer);
     if (writer->stopping || writer->status.phase == JOURNAL_FENCED) {
         unlock(writer);
-        mem_free(batch);
+        journal_batch_free(batch);
         return;
     }
     bool was_empty = !writer->inbox.first, was_few = writer->inbox_records < GROUP_RECORDS;

@@ -87,13 +87,23 @@ static uint64_t route_of(amqp_bytes_t exchange, amqp_bytes_t key)
     return XXH3_64bits_withSeed(key.bytes, key.len, XXH3_64bits(exchange.bytes, exchange.len));
 }
 
+/* For the hash of the body behind it. */
+static uint64_t id_of(const amqp_basic_properties_t *properties)
+{
+    bool has = properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG;
+    return has ? XXH3_64bits(properties->message_id.bytes, properties->message_id.len) : 0;
+}
+
 void rabbit_channel_add(struct rabbit_channel *channel, struct broker_item *item,
                         const struct rabbit_message *message)
 {
     struct unconfirmed *one = at(channel, channel->next_tag++);
-    XXH64_hash_t properties = XXH3_64bits(message->encoded.at, message->encoded.len);
-    *one = (struct unconfirmed){.item = item, .route = route_of(message->exchange, message->key)};
-    one->fingerprint = XXH64(message->body.bytes, message->body.len, properties);
+    *one = (struct unconfirmed){
+        .item = item,
+        .route = route_of(message->exchange, message->key),
+        .content = XXH64(message->body.bytes, message->body.len, id_of(&message->properties)),
+        .properties = XXH3_64bits(message->encoded.at, message->encoded.len),
+    };
     item->user = one;
     atomic_fetch_add(&channel->counts->published, 1);
 }
@@ -153,35 +163,48 @@ static void begin_return(struct rabbit_channel *channel, const amqp_basic_return
                    (const char *)what->routing_key.bytes);
 }
 
-/* A returned message is complete: marks the oldest unconfirmed one that is equal to it, or, if
-   RabbitMQ has changed its properties, the oldest one with the same route. */
+static void mark_returned(const struct rabbit_channel *channel, struct unconfirmed *one)
+{
+    size_t bytes = strlen(channel->return_why) + 1;
+    one->returned = mem_alloc(bytes);
+    memcpy(one->returned, channel->return_why, bytes);
+}
+
+/*
+ * A returned message is complete: marks the oldest unconfirmed one that is equal to it. If RabbitMQ
+ * has changed its properties, marks all of the same route, message id and body, or, if there are
+ * none, all of the same route: which of them it is cannot be known, and one that is not marked is
+ * finished by its confirmation.
+ */
 static void end_return(struct rabbit_channel *channel)
 {
-    uint64_t fingerprint = XXH64_digest(channel->return_hash);
-    struct unconfirmed *found = NULL;
+    uint64_t content = XXH64_digest(channel->return_hash);
+    bool alike = false;
     channel->returning = false;
     for (uint64_t tag = channel->oldest_tag; tag != channel->next_tag; tag++) {
         struct unconfirmed *one = at(channel, tag);
-        if (one->settled || one->returned || one->route != channel->return_route)
+        if (one->settled || one->route != channel->return_route || one->content != content)
             continue;
-        if (!found)
-            found = one;
-        if (one->fingerprint == fingerprint) {
-            found = one;
-            break;
+        alike = true;
+        if (!one->returned && one->properties == channel->return_properties) {
+            mark_returned(channel, one);
+            return;
         }
     }
-    if (!found)
-        return;
-    size_t bytes = strlen(channel->return_why) + 1;
-    found->returned = mem_alloc(bytes);
-    memcpy(found->returned, channel->return_why, bytes);
+    for (uint64_t tag = channel->oldest_tag; tag != channel->next_tag; tag++) {
+        struct unconfirmed *one = at(channel, tag);
+        bool may_be = one->route == channel->return_route && (!alike || one->content == content);
+        if (!one->settled && !one->returned && may_be)
+            mark_returned(channel, one);
+    }
 }
 
 static void take_header(struct rabbit_channel *channel, const amqp_frame_t *frame)
 {
     amqp_bytes_t raw = frame->payload.properties.raw;
-    (void)XXH64_reset(channel->return_hash, XXH3_64bits(raw.bytes, raw.len)); /* cannot fail */
+    channel->return_properties = XXH3_64bits(raw.bytes, raw.len);
+    /* It cannot fail. */
+    (void)XXH64_reset(channel->return_hash, id_of(frame->payload.properties.decoded));
     channel->return_left = frame->payload.properties.body_size;
     if (channel->return_left == 0)
         end_return(channel);

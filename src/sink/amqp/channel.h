@@ -4,7 +4,9 @@
  *
  * A message that no queue takes is returned (basic.return) before it is confirmed, and is then
  * confirmed nevertheless. A returned message has no tag: it is found by comparing everything it
- * consists of, the oldest first. If two messages are equal in all of that, either one will do.
+ * consists of, the oldest first. If two messages are equal in all of that, either one will do. If
+ * none is, because RabbitMQ has changed its properties (message interceptors, a BCC header), all
+ * that it may be count as returned: an attempt too many is better than a job that is lost.
  */
 #ifndef LATERD_SINK_AMQP_CHANNEL_H
 #define LATERD_SINK_AMQP_CHANNEL_H
@@ -18,10 +20,11 @@
 
 /* A message that is not confirmed, or that was published after one that is not. */
 struct unconfirmed {
-    struct broker_item *item;    /* NULL: its outcome was reported */
-    bool settled;                /* confirmed, or refused */
-    char *returned;              /* why it was returned; NULL: it was not. Owned */
-    uint64_t route, fingerprint; /* hashes: of exchange and key; of everything else */
+    struct broker_item *item; /* NULL: its outcome was reported */
+    bool settled;             /* confirmed, or refused */
+    char *returned;           /* why it was returned; NULL: it was not. Owned */
+    /* Hashes: of exchange and key; of message_id and body; of the properties. */
+    uint64_t route, content, properties;
 };
 
 struct publish_counts {
@@ -39,8 +42,8 @@ struct rabbit_channel {
     uint64_t ring_size;
     /* Of a message that is coming back: */
     bool returning;
-    uint64_t return_route, return_left; /* bytes of its body to come */
-    XXH64_state_t *return_hash;
+    uint64_t return_route, return_properties, return_left; /* bytes of its body to come */
+    XXH64_state_t *return_hash;                            /* of unconfirmed::content */
     char return_why[RABBIT_WHY_MAX];
 };
 

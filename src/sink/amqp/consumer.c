@@ -35,6 +35,7 @@ enum {
     FRAMES_AT_ONCE = 500,
     SLEEP_MS = 100,
     BYTES_OUT_MAX = 64 << 20, /* of bodies that are not settled, at most */
+    APART_BYTES = 256 << 10,  /* larger bodies have memory of their own: intake_message::memory */
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 10000000,
     PAUSE_FIRST_US = 1000000,
@@ -42,12 +43,13 @@ enum {
     INTERRUPT_US = 2000000, /* after stop(): then the thread's call is interrupted */
 };
 
-/* Its bytes lie behind it. */
+/* Its bytes lie behind it, but for a large body. */
 struct brought {
     struct intake_message message;
     uint64_t tag, connection;
     enum intake_verdict verdict;
     size_t bytes;
+    struct buf body;
     char text[];
 };
 
@@ -79,7 +81,7 @@ struct consumer {
     int64_t resume_us, pause_us;
     struct brought *reading; /* a message whose body is being received; NULL: it is skipped */
     uint64_t reading_tag, reading_left;
-    size_t reading_used;
+    char *reading_to; /* where the next bytes of its body belong */
     bool in_body;
     struct bytes exchange, key; /* of the message that comes; in `route` */
     char route[2 * RABBIT_NAME_MAX];
@@ -90,6 +92,13 @@ struct consumer {
 static struct consumer *self(struct intake *intake)
 {
     return LIST_ENTRY(intake, struct consumer, intake);
+}
+
+static void free_brought(struct brought *one)
+{
+    if (one)
+        buf_fini(&one->body);
+    mem_free(one);
 }
 
 /* ---- acknowledging ---- */
@@ -177,7 +186,7 @@ static bool take_settled(struct consumer *consumer)
             if (one->verdict == INTAKE_LATER)
                 good = good && pause(consumer);
         }
-        mem_free(one);
+        free_brought(one);
     }
     return good;
 }
@@ -245,6 +254,15 @@ static struct bytes put(struct brought *one, size_t *used, struct bytes text)
     return bytes_of(at, text.len);
 }
 
+/* Room for a body that the receiver can take over. */
+static char *room_apart(struct brought *one, size_t body_bytes)
+{
+    buf_reserve_to(&one->body, body_bytes, body_bytes);
+    one->body.len = body_bytes;
+    one->message.memory = &one->body;
+    return one->body.at;
+}
+
 /* Makes a message, of which all but the body is known. NULL: it is refused, and marked so. */
 static struct brought *make_message(struct consumer *consumer, amqp_basic_properties_t *properties,
                                     uint64_t body_bytes)
@@ -270,17 +288,20 @@ static struct brought *make_message(struct consumer *consumer, amqp_basic_proper
         type = bytes_of(properties->content_type.bytes, properties->content_type.len);
     if (type.len > CONTENT_TYPE_MAX || !bytes_is_utf8(type) || !bytes_is_printable(type))
         type.len = 0; /* the job gets none; it stays in the kept AMQP properties */
-    size_t used = 0, bytes = head.id.len + type.len + consumer->kept.len + (size_t)body_bytes;
-    struct brought *one = mem_alloc(sizeof(*one) + bytes);
+    size_t used = 0, bytes = head.id.len + type.len + consumer->kept.len;
+    bool apart = body_bytes > APART_BYTES;
+    struct brought *one = mem_alloc(sizeof(*one) + bytes + (apart ? 0 : (size_t)body_bytes));
     *one = (struct brought){.message = head,
                             .tag = consumer->reading_tag,
                             .connection = consumer->connection,
-                            .bytes = bytes};
+                            .bytes = bytes + (size_t)body_bytes};
     one->message.id = put(one, &used, head.id);
     one->message.content_type = put(one, &used, type);
     one->message.amqp = put(one, &used, buf_bytes(&consumer->kept));
-    one->message.body = bytes_of(one->text + used, (size_t)body_bytes);
-    consumer->reading_used = used;
+    consumer->reading_to = one->text + used;
+    if (apart)
+        consumer->reading_to = room_apart(one, (size_t)body_bytes);
+    one->message.body = bytes_of(consumer->reading_to, (size_t)body_bytes);
     return one;
 }
 
@@ -309,8 +330,7 @@ static void take_body(struct consumer *consumer, const amqp_frame_t *frame)
     amqp_bytes_t part = frame->payload.body_fragment;
     size_t len = part.len < consumer->reading_left ? part.len : (size_t)consumer->reading_left;
     if (consumer->reading)
-        memcpy(consumer->reading->text + consumer->reading_used, part.bytes, len);
-    consumer->reading_used += len;
+        consumer->reading_to = bytes_put(consumer->reading_to, bytes_of(part.bytes, len));
     consumer->reading_left -= len;
     if (consumer->reading_left == 0)
         end_message(consumer);
@@ -470,7 +490,7 @@ static void *thread_main(void *arg)
         well = well && serve(consumer);
         if (broker_now_us() - begun_us > BACKOFF_MOST_US) /* else the broker may end each at once */
             backoff_us = BACKOFF_FIRST_US;
-        mem_free(consumer->reading);
+        free_brought(consumer->reading);
         consumer->reading = NULL;
         rabbit_link_close(&consumer->link, well);
         if (!well)
@@ -486,9 +506,9 @@ static void free_consumer(struct consumer *consumer)
 {
     struct queue_node *node;
     while ((node = queue_take(&consumer->brought)))
-        mem_free(LIST_ENTRY(node, struct brought, message.place));
+        free_brought(LIST_ENTRY(node, struct brought, message.place));
     while ((node = mailbox_take(&consumer->settled)))
-        mem_free(LIST_ENTRY(node, struct brought, message.place));
+        free_brought(LIST_ENTRY(node, struct brought, message.place));
     rabbit_link_fini(&consumer->link);
     mailbox_fini(&consumer->settled);
     (void)pthread_mutex_destroy(&consumer->mutex);

@@ -40,8 +40,11 @@ enum {
     DRAIN_MS = 200,
     REST_MS = 100,
     REST_MAX_MS = 5000,
+    SOCKET_MOST_MS = 300000, /* librdkafka's maximum */
     TEXT_BYTES = 512,
     NAME_BYTES = 256, /* of a topic; Kafka's have up to 249 */
+    CAUSE_BYTES = 160,
+    CAUSE_US = 60 * 1000 * 1000, /* then another cause may take its place: each is logged */
 };
 
 struct kafka {
@@ -53,9 +56,11 @@ struct kafka {
     char user[BROKER_WORD_BYTES], password[BROKER_WORD_BYTES]; /* of the producer, as SASL */
     bool ready, suspect; /* suspect: a connection failed; probe whether another broker answers */
     int64_t probe_at_us; /* AWAY: no probe before this time */
-    int64_t rest_ms;     /* how long to wait after the next failure of a producer */
-    struct list pushes;  // push::place
-    size_t bytes;        /* of all pushes */
+    char cause[CAUSE_BYTES]; /* why TLS or the log-in fails; empty: not known to */
+    int64_t cause_us;        /* since when it is that */
+    int64_t rest_ms;         /* how long to wait after the next failure of a producer */
+    struct list pushes;      // push::place
+    size_t bytes;            /* of all pushes */
     struct topic {
         rd_kafka_topic_t *handle;
         char name[NAME_BYTES];
@@ -106,7 +111,8 @@ static bool set_numbers(rd_kafka_conf_t *conf, const struct broker_options *opti
     /* Half of the time-out, because a report comes some seconds after message.timeout.ms. */
     return set_number(conf, "message.timeout.ms", timeout_ms / 2 < 1000 ? 1000 : timeout_ms / 2,
                       room) &&
-           set_number(conf, "socket.timeout.ms", timeout_ms, room) &&
+           set_number(conf, "socket.timeout.ms",
+                      timeout_ms < SOCKET_MOST_MS ? timeout_ms : SOCKET_MOST_MS, room) &&
            set_number(conf, "socket.connection.setup.timeout.ms", timeout_ms, room) &&
            /* Well before the message's time-out, which would hide that the topic is missing. */
            set_number(conf, "topic.metadata.propagation.max.ms", timeout_ms / 8, room) &&
@@ -279,13 +285,16 @@ static void look_for_brokers(struct kafka *kafka)
     kafka->suspect = false;
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->broker_cnt > 0) {
         kafka->ready = true;
+        kafka->cause[0] = '\0';
         broker_set_ready(kafka->thread, true, "");
     } else {
         hosts[0] = '\0';
         if (found)
             broker_url_hosts(&url, hosts, sizeof(hosts));
-        (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
-                       rd_kafka_err2str(err));
+        if (broker_now_us() - kafka->cause_us > 2 * (int64_t)CAUSE_US)
+            kafka->cause[0] = '\0'; /* it is another one now */
+        (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.60s: %.140s", hosts,
+                       kafka->cause[0] ? kafka->cause : rd_kafka_err2str(err));
         be_away(kafka, reason);
         kafka->probe_at_us = broker_now_us() + REST_MS * 1000;
     }
@@ -388,6 +397,24 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
     free_push(kafka, push);
 }
 
+/* Notes why TLS or the log-in fails, which a probe alone would call a time-out: without what is
+   another text each time, "(after 3ms in state …)", since each is logged. */
+static void note_cause(struct kafka *kafka, rd_kafka_event_t *event)
+{
+    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+    int64_t now_us = broker_now_us();
+    if ((err != RD_KAFKA_RESP_ERR__SSL && err != RD_KAFKA_RESP_ERR__AUTHENTICATION) ||
+        (kafka->cause[0] && now_us - kafka->cause_us < CAUSE_US))
+        return;
+    kafka->cause_us = now_us;
+    (void)snprintf(kafka->cause, sizeof(kafka->cause), "%s", rd_kafka_event_error_string(event));
+    char *more = strstr(kafka->cause, " (after ");
+    if (more)
+        *more = '\0';
+    for (char *at = kafka->cause; *at; at++)
+        *at = *at == '"' || (unsigned char)*at < ' ' ? '\'' : *at;
+}
+
 /* Handles the next event. False: there is none. */
 static bool take_event(struct kafka *kafka)
 {
@@ -401,6 +428,7 @@ static bool take_event(struct kafka *kafka)
     } else if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR) {
         log_event(LOG_DEBUG, "kafka_error", "name=%s error=\"%s\"", kafka->options.name,
                   rd_kafka_event_error_string(event));
+        note_cause(kafka, event);
         kafka->suspect = true;
     }
     rd_kafka_event_destroy(event);

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from long_turns import turns_stay_short
 from patience import PATIENCE_S
 from process import LATER
 from redis import Redis
@@ -79,6 +80,22 @@ def test_a_message_goes_on_when_its_delay_is_over_with_all_it_had(rabbit, channe
             properties.content_type, properties.content_encoding, properties.delivery_mode) == (
                 "m-1", "c", 3, "back", "60000", "t", "shop", 1700000000, "text/plain", "utf-8", 2)
     assert eventually(lambda: waiting(channel, "orders.laterd") == 0)
+
+
+@pytest.mark.serial
+def test_large_messages_make_no_turn_long(rabbit, channel, laterd):
+    """Their bodies are copied by other threads, on their way in and on their way out."""
+    migrated(channel, "large")
+    server = laterd({**config(rabbit, "large"), "server": {"turn_cpu": 1},
+                     "limits": {"body_bytes": "32M", "request_bytes": "64M"}})
+    body = b"%08d" % 7 * (4 << 20)
+
+    def play():
+        for _ in range(2):
+            publish(channel, "large", {"x-delay": 300}, body)
+            (_, _, got), = received(channel, "large.work", 1)
+            assert got == body
+    turns_stay_short(server, play)
 
 
 def test_a_content_type_with_control_characters_is_not_the_jobs_but_goes_on(rabbit, channel, laterd):

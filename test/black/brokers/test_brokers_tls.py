@@ -404,6 +404,10 @@ def a_kafka_up_to_the_log_in(certs):
     server.close()
 
 
+def away(server):
+    return "".join(line for line in log_of(server).splitlines() if " broker_away " in line)
+
+
 def kafka_target(client):
     set_target(client, "orders", type="kafka", broker="it", topic="orders")
     push(client, "orders", 0, 1)
@@ -416,6 +420,7 @@ def test_kafka_logs_in_by_sasl_over_tls_with_a_client_certificate(kafka, laterd_
     assert eventually(lambda: kafka.logins, 20), kafka.failures
     assert kafka.logins[0] == b"\0me\0s3cret"
     assert eventually(lambda: held(client, "orders") == "sink")
+    assert eventually(lambda: "SASL" in away(server), 20), log_of(server)
     assert "s3cret" not in log_of(server)
 
 
@@ -435,9 +440,11 @@ def test_kafka_is_logged_in_to_with_a_password_that_was_replaced(kafka, laterd_t
 
 
 def test_kafka_with_another_authority_is_not_spoken_to(kafka, laterd_to, certs):
-    _, client = laterd_to("it", "kafka", f"kafkas://me:s3cret@127.0.0.1:{kafka.port}", ca=certs / "other.crt")
+    server, client = laterd_to("it", "kafka", f"kafkas://me:s3cret@127.0.0.1:{kafka.port}", ca=certs / "other.crt")
     kafka_target(client)
     assert eventually(lambda: kafka.failures, 20)
+    assert eventually(lambda: "certificate verify failed" in away(server), 20), log_of(server)
+    assert log_of(server).count(" broker_away ") <= 3  # each reason once
     assert eventually(lambda: held(client, "orders") == "sink")
     assert not kafka.logins
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from journal import (CURSORS, DELAYED, FINISHED, JOBS, READY, differences, gauge, listed, rows, store_of)
+from long_turns import turns_stay_short
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from patience import soon
 from process import LATER, ROOT, Laterd
@@ -365,3 +366,36 @@ def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):
         begun = time.monotonic()
         assert server.stop() == 0
         soon(time.monotonic() - begun, 2.5)
+
+
+@pytest.mark.serial
+def test_jobs_with_large_bodies_make_no_turn_long(maria, base, tmp_path):
+    """They are copied by other threads, on their way to MySQL and back: as text, and in base64."""
+    bodies = [{"body": "%08d" % 7 * (3 << 19)}, {"body_base64": "/wAA" + "AAAA" * (3 << 20)}]
+    config = {"journal": {"url": maria.urls[base]}, "server": {"turn_cpu": 1},
+              "limits": {"body_bytes": "32M", "request_bytes": "64M"}}
+    pushed = []
+    maria.run("SET GLOBAL max_allowed_packet=268435456")
+    try:
+        with Laterd(tmp_path / "first", config) as server, Client(server.port, seconds=60) as client:
+            def push():
+                for body in bodies:
+                    pushed.append(f"large-{len(pushed)}")
+                    client.push("t", id=pushed[-1], delay="1h", **body)
+                assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 60)
+            turns_stay_short(server, push)
+            while len(pushed) < 6:
+                push()
+        with Laterd(tmp_path / "second", config) as server, Client(server.port, seconds=60) as client:
+            take_over(maria, base)
+            assert server.wait_log("journal_writes", 30)
+
+            def bring_back():
+                for body in bodies:
+                    name = pushed.pop(0)
+                    assert client.post("/v1/restore", {"id": name}).status == 200
+                    job = client.get(f"/v1/jobs/{name}").json()
+                    assert all(job[key] == value for key, value in body.items())
+            turns_stay_short(server, bring_back)
+    finally:
+        maria.run("SET GLOBAL max_allowed_packet=16777216")

@@ -20,39 +20,15 @@ import urllib.parse
 
 import pytest
 from beanstalk import Connection
+from long_turns import turns_stay_short
 from process import ROOT, Laterd
-from steal import tried
 from wire import Client, Wire, eventually, request_bytes
 
 pytestmark = [pytest.mark.serial,
               pytest.mark.embedded("scripts' share of Redis is bounded elsewhere")]
 
-LONGEST = "0.005000"
 TOPICS = 99_000
 SHOWN = 10_000  # of them, in /metrics
-BUCKET = re.compile(r'laterd_turn_seconds_bucket\{le="([^"]+)"\} (\d+)')
-
-
-def long_turns(client):
-    """How many turns have been longer than they may be, so far."""
-    buckets = dict(BUCKET.findall(client.get("/metrics").text))
-    return int(buckets["+Inf"]) - int(buckets[LONGEST])
-
-
-def turns(client):
-    return {le: int(count) for le, count in BUCKET.findall(client.get("/metrics").text)}
-
-
-def turns_stay_short(server, play):
-    def too_long():
-        with Client(server.port, seconds=60) as client:
-            before = long_turns(client)
-            play()
-            after = long_turns(client)
-            return None if before == after else f"{after - before} turns took more than {LONGEST} s: {turns(client)}"
-    wrong = tried(too_long)
-    if wrong:
-        pytest.fail(wrong)
 
 
 def send_and_count(port, data, wanted, marker, seconds=60):

@@ -190,28 +190,125 @@ static void jobs_are_sent_while_settings_flood(void **state)
     assert_true(registry_wants_step(bed_server(bed)->registry)); /* else there was no flood */
 }
 
-/* When many topics change, each goes through all deliveries: few of them may in one turn. */
-static void p8_to_go_through_all_deliveries_takes_of_the_budget(void **state)
+/* Copying them would make a turn long. Those of one reply end at different times. */
+static void large_bodies_stay_in_the_memory_of_their_reply(void **state)
 {
-    enum { JOBS = 200, SOME = 4, LEAST_NS = 5 };
-    struct bed *bed = *state;
-    struct budget *budget = &bed_server(bed)->budget;
-    bed->answer = slow;
-    bed_settings(bed, "hook", HOOK);
+    enum { JOBS = 12, LARGE = 300 * 1024 };
+    struct bed bed;
+    uint64_t before = mem_used();
+    char *body = mem_alloc(LARGE + 1);
+    unsigned sent = 0, borrowed = 0;
+    (void)state;
+    memset(body, 'x', LARGE);
+    body[LARGE] = '\0';
+    bed_open(&bed, &(struct world_options){.seed = 10, .body_bytes = LARGE, .read_us = 1000});
+    bed.answer = slow;
+    bed_settings(&bed, "orders", HOOK);
+    const struct pump *pump = bed_server(&bed)->pump_stage.pump;
     for (unsigned i = 0; i < JOBS; i++)
-        bed_push(bed, "hook", "x", 0, "");
-    for (unsigned i = 0; i < 1000 && bed_counts(bed)->in_flight < SOME; i++)
-        bed_pass(bed, SECOND_US / 20);
-    assert_true(bed_counts(bed)->in_flight >= SOME);
+        bed_push(&bed, "orders", i % 3 ? body : "small", 0, "");
+    for (unsigned pass = 0; pass < 100; pass++) {
+        bed_pass(&bed, SECOND_US / 4);
+        for (struct list *at = pump->shipments.next; at != &pump->shipments; at = at->next) {
+            const struct shipment *shipment = LIST_ENTRY(at, struct shipment, all);
+            bool large = shipment->delivery.body.len == LARGE;
+            sent += large && shipment->state == SHIP_SENT;
+            borrowed += shipment->share != NULL;
+            assert_true(large || !shipment->share);
+            if (large)
+                assert_memory_equal(shipment->delivery.body.at, body, LARGE);
+        }
+    }
+    assert_int_equal(bed.seen_count, JOBS);
+    assert_true(sent > 0);
+    assert_int_equal(borrowed, sent);
+    assert_int_equal(bed_counts(&bed)->bytes, 0);
+    bed_close(&bed);
+    mem_free(body);
+    assert_int_equal(mem_used(), before); /* all replies were given back */
+}
+
+enum { ORDERED = 40, OF_EACH = 8 };
+
+/* Topics in which all jobs but the first wait for their key. */
+static void hold_jobs(struct bed *bed)
+{
+    char name[16], settings[128];
+    for (unsigned i = 0; i < ORDERED; i++) {
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        (void)snprintf(settings, sizeof(settings),
+                       "{\"target\":{\"type\":\"http\",\"url\":\"https://%s.example/\"},"
+                       "\"order\":\"key\"}",
+                       name);
+        bed_settings(bed, name, settings);
+        for (unsigned j = 0; j < OF_EACH; j++)
+            bed_push(bed, name, "x", 0, "{\"key\":\"a\"}");
+    }
+    bed_pass(bed, 5 * SECOND_US / 2);
+}
+
+static unsigned held_by(const struct pump *pump, const struct lane *lane)
+{
+    unsigned count = 0;
+    for (struct list *at = pump->shipments.next; at != &pump->shipments; at = at->next) {
+        const struct shipment *shipment = LIST_ENTRY(at, struct shipment, all);
+        count += shipment->state == SHIP_HELD && (!lane || shipment->lane == lane);
+    }
+    return count;
+}
+
+/* When many topics change, each goes through its own deliveries alone, and that takes of the
+   budget. */
+static void p8_to_go_through_deliveries_takes_of_the_budget(void **state)
+{
+    enum { LEAST_NS = 5, MOST_NS = 100 };
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &(struct world_options){.seed = 8});
+    bed.answer = slow;
+    hold_jobs(&bed);
+    struct budget *budget = &bed_server(&bed)->budget;
+    struct pump *pump = bed_server(&bed)->pump_stage.pump;
+    assert_true(held_by(pump, NULL) >= ORDERED / 2);
+    struct lane *lane = pool_at(&pump->lanes, pool_next(&pump->lanes, 0));
+    unsigned held = held_by(pump, lane), others = held_by(pump, NULL) - held;
+    assert_true(held > 0);
     budget->left_ns = BUDGET_UNLIMITED;
-    pump_drain(bed_server(bed)->pump_stage.pump);
-    assert_true(BUDGET_UNLIMITED - budget->left_ns >= SOME * LEAST_NS);
+    shipments_give_back(lane);
+    assert_in_range(BUDGET_UNLIMITED - budget->left_ns, held * LEAST_NS, (OF_EACH + 1) * MOST_NS);
+    assert_int_equal(held_by(pump, lane), 0);
+    assert_int_equal(held_by(pump, NULL), others);
+    bed_close(&bed);
+}
+
+static void p8_a_drain_gives_jobs_back_in_slices(void **state)
+{
+    struct bed bed;
+    unsigned turns = 0;
+    (void)state;
+    bed_open(&bed, &(struct world_options){.seed = 9});
+    bed.answer = slow;
+    hold_jobs(&bed);
+    struct budget *budget = &bed_server(&bed)->budget;
+    struct pump *pump = bed_server(&bed)->pump_stage.pump;
+    unsigned held = held_by(pump, NULL);
+    assert_true(held >= ORDERED / 2);
+    pump_drain(pump);
+    assert_int_equal(held_by(pump, NULL), held);
+    for (; held_by(pump, NULL) > 0 && turns < 2 * ORDERED; turns++) {
+        budget->left_ns = 1;
+        (void)pump_step(pump);
+    }
+    assert_in_range(turns, ORDERED / 4, 2 * ORDERED - 1);
+    bed_close(&bed);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BED_TEST_OF(p8_to_go_through_all_deliveries_takes_of_the_budget, &short_turns),
+        cmocka_unit_test(p8_to_go_through_deliveries_takes_of_the_budget),
+        cmocka_unit_test(p8_a_drain_gives_jobs_back_in_slices),
+        cmocka_unit_test(large_bodies_stay_in_the_memory_of_their_reply),
         cmocka_unit_test(a_target_that_only_failed_for_disable_after_is_paused),
         cmocka_unit_test(jobs_that_are_held_take_no_more_memory_than_they_may),
         cmocka_unit_test(a_topic_without_tokens_keeps_no_other_from_their_receiver),

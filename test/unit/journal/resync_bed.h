@@ -91,7 +91,7 @@ static inline void free_held(void)
 {
     struct queue_node *node;
     while ((node = queue_take(&fake->held)))
-        mem_free(LIST_ENTRY(node, struct journal_batch, place));
+        journal_batch_free(LIST_ENTRY(node, struct journal_batch, place));
     fake->held_bytes = 0;
 }
 
@@ -211,7 +211,7 @@ static inline void commit(void)
     fake->status.done = database.cursor;
     group_fini(&group);
     while ((node = queue_take(&done)))
-        mem_free(LIST_ENTRY(node, struct journal_batch, place));
+        journal_batch_free(LIST_ENTRY(node, struct journal_batch, place));
 }
 
 static inline void database_lives(void)

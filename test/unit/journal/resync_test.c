@@ -582,6 +582,43 @@ static void a_job_replaced_while_its_body_is_read_keeps_its_new_row(void **state
     finish(1);
 }
 
+/* Else a turn would copy it. */
+static void a_large_batch_is_given_as_the_disks_threads_have_read_it(void **state)
+{
+    enum { LARGE = 300 * 1024 };
+    uint64_t before = mem_used();
+    char *body = mem_alloc(LARGE);
+    unsigned large = 0;
+    (void)state;
+    memset(&database, 0, sizeof(database));
+    chance.state = 1;
+    world = world_new(&(struct world_options){.seed = 1, .disk_us = MS, .read_us = 4 * MS});
+    boot();
+    catch_up();
+    memset(body, ' ', LARGE);
+    body[0] = '7';
+    (void)snprintf(ids[0], ID_BYTES, "j0");
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(ids[0]),
+                               .topic = BYTES("odd"),
+                               .ttr_us = INT64_C(3600) * 1000 * MS,
+                               .body = bytes_of(body, LARGE)}};
+    submit(&cmd, NULL);
+    for (unsigned i = 0; i < 100; i++) {
+        world_run(world, world_now_us(world) + MS);
+        large = 0;
+        for (struct queue_node *node = fake->held.first; node; node = node->next)
+            large += LIST_ENTRY(node, struct journal_batch, place)->apart != NULL;
+    }
+    assert_int_equal(large, 1);
+    catch_up();
+    assert_true(database.rows[0].there && database.rows[0].body == 7);
+    end(false);
+    world_free(world);
+    mem_free(body);
+    assert_int_equal(mem_used(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -594,6 +631,7 @@ int main(void)
         cmocka_unit_test(rows_are_made_right_beside_a_load),
         cmocka_unit_test(it_begins_again_after_a_crash),
         cmocka_unit_test(a_database_that_is_an_older_copy_is_made_right),
+        cmocka_unit_test(a_large_batch_is_given_as_the_disks_threads_have_read_it),
     };
     return cmocka_run_group_tests_name("journal/resync", tests, NULL, NULL);
 }

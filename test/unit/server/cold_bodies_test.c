@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "beanstalk_peer.h"
+#include "engine/embedded/parts.h"
 #include "server/server.h"
 #include "store/body.h"
 #include "store/stats.h"
@@ -317,6 +318,56 @@ static void the_whole_ttr_is_left_when_a_job_is_handed_out_late(void **state)
     world_free(world);
 }
 
+/* Of how many replies that wait the jobs' leases end by then. */
+static unsigned renewals_by(const struct world *world, int64_t until_us)
+{
+    const struct embedded *embedded = (const void *)world_server(world)->engine;
+    const struct heap *heap = &embedded->bodies.renewals;
+    unsigned count = 0;
+    for (uint32_t i = 0; i < heap->count; i++)
+        count += heap->nodes[i]->key <= until_us;
+    return count;
+}
+
+static void p8_leases_of_replies_that_wait_are_renewed_in_slices(void **state)
+{
+    enum { PEERS = 60, TTR_S = 20 };
+    (void)state;
+    struct world_options options = {.seed = 14, .read_us = READ_US, .turn_ns = 2000};
+    struct world *world = begin(&options);
+    struct sim_peer *peer = join(world), *peers[PEERS];
+    unsigned most = 0, due;
+    char put[40];
+    for (unsigned i = 0; i < PEERS; i++) {
+        (void)snprintf(put, sizeof(put), "put 0 0 %d 8\r\n%08u\r\n", TTR_S, i);
+        send_text(peer, put);
+    }
+    pass(world, SECOND_US);
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    world_hold_disk(world, true);
+    for (unsigned i = 0; i < PEERS; i++) {
+        peers[i] = join(world);
+        send_text(peers[i], "reserve\r\n");
+    }
+    pass(world, 1000);
+    int64_t end_us = world_now_us(world) + TTR_S * (int64_t)SECOND_US;
+    assert_int_equal(renewals_by(world, end_us), PEERS);
+    for (unsigned left = PEERS; (due = renewals_by(world, end_us)) > 0; left = due) {
+        most = left - due > most ? left - due : most;
+        assert_true(world_now_us(world) < end_us);
+        (void)world_step(world, world_now_us(world) + SECOND_US / 20);
+    }
+    assert_in_range(most, 1, PEERS / 2);
+    pass(world, 5 * (int64_t)SECOND_US);
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    for (unsigned i = 0; i < PEERS; i++)
+        assert_int_equal(take_jobs(peers[i], 8, NULL), 1);
+    world_free(world);
+}
+
 /* So many large ones that the disk's threads do not read all of the second reply's at once. */
 static void a_reply_waits_for_the_bodies_of_all_its_jobs(void **state)
 {
@@ -393,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_reply_waits_for_the_bodies_of_all_its_jobs),
         cmocka_unit_test(p8_no_turn_waits_while_cold_segments_are_cleaned),
         cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
+        cmocka_unit_test(p8_leases_of_replies_that_wait_are_renewed_in_slices),
         cmocka_unit_test(one_consumer_is_served_in_order_faster_than_the_disk_reads),
         cmocka_unit_test(p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs),
     };

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/intake.h"
 
@@ -144,9 +145,37 @@ static void p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn(void **stat
     world_free(world);
 }
 
+/* Else it would be copied in the turn. */
+static void p8_a_large_body_is_taken_over(void **state)
+{
+    enum { LARGE = 512 * 1024 };
+    struct buf body = {0};
+    uint64_t before = mem_used();
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 4, .body_bytes = LARGE});
+    struct server_intake *intake = begin_intake(world);
+    struct intake_message *message = &source.messages[MESSAGES - 1];
+    buf_reserve_to(&body, LARGE, LARGE);
+    memset(body.at, 'x', LARGE);
+    body.len = LARGE;
+    message->id = BYTES("");
+    message->body = buf_bytes(&body);
+    message->memory = &body;
+    source.taken = MESSAGES - 1;
+    server_of(world)->budget.left_ns = BUDGET_UNLIMITED;
+    source.intake.arrived(&source.intake);
+    assert_null(body.at);
+    pass(world, SECOND_US);
+    assert_int_equal(source.settled[INTAKE_STORED], 1);
+    server_intake_free(intake);
+    world_free(world);
+    assert_int_equal(mem_used(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_a_large_body_is_taken_over),
         cmocka_unit_test(p8_one_message_is_taken_when_the_budget_is_spent),
         cmocka_unit_test(p8_messages_leave_half_of_the_budget_to_clients),
         cmocka_unit_test(p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn),

@@ -279,6 +279,80 @@ static void confirm_nothing_in_time(struct broker_thread *thread, void *user)
     rabbit_channel_fini(&channel);
 }
 
+/* ---- messages that come back ---- */
+
+struct returnable {
+    const char *key, *id, *body, *properties; /* id: NULL, it has none */
+};
+
+static amqp_basic_properties_t properties_of(const struct returnable *message)
+{
+    amqp_basic_properties_t properties = {._flags = 0};
+    if (message->id) {
+        properties._flags = AMQP_BASIC_MESSAGE_ID_FLAG;
+        properties.message_id = text(message->id);
+    }
+    return properties;
+}
+
+static void publish_one(struct broker_thread *thread, struct rabbit_channel *channel,
+                        const struct returnable *message)
+{
+    static struct rabbit_message room;
+    struct broker_item *item;
+    room.exchange = text("x");
+    room.key = text(message->key);
+    room.body = text(message->body);
+    room.encoded = bytes_str(message->properties);
+    room.properties = properties_of(message);
+    while (!(item = broker_take(thread)))
+        (void)poll(NULL, 0, 1);
+    rabbit_channel_add(channel, item, &room);
+}
+
+static void take_frame(struct rabbit_channel *channel, uint8_t type, amqp_frame_t frame)
+{
+    frame.frame_type = type;
+    assert_true(rabbit_channel_take(channel, &frame));
+}
+
+/* RabbitMQ sends it back, with these properties. */
+static void return_one(struct rabbit_channel *channel, const struct returnable *message,
+                       const char *properties)
+{
+    amqp_basic_return_t what = {.reply_code = AMQP_NO_ROUTE,
+                                .reply_text = text("NO_ROUTE"),
+                                .exchange = text("x"),
+                                .routing_key = text(message->key)};
+    amqp_basic_properties_t decoded = properties_of(message);
+    amqp_frame_t frame = {.payload.method = {.id = AMQP_BASIC_RETURN_METHOD, .decoded = &what}};
+    take_frame(channel, AMQP_FRAME_METHOD, frame);
+    frame.payload.properties.body_size = strlen(message->body);
+    frame.payload.properties.decoded = &decoded;
+    frame.payload.properties.raw = text(properties);
+    take_frame(channel, AMQP_FRAME_HEADER, frame);
+    frame.payload.body_fragment = text(message->body);
+    if (message->body[0])
+        take_frame(channel, AMQP_FRAME_BODY, frame);
+}
+
+static struct returnable messages[4];
+static unsigned message_count, comes_back; /* the number of the one that does */
+static const char *comes_back_with;        /* … with these properties */
+
+static void return_and_confirm(struct broker_thread *thread, void *user)
+{
+    struct rabbit_channel channel;
+    (void)user;
+    rabbit_channel_init(&channel, 1, 10, thread, &counts);
+    rabbit_channel_opened(&channel);
+    for (unsigned i = 0; i < message_count; i++)
+        publish_one(thread, &channel, &messages[i]);
+    return_one(&channel, &messages[comes_back], comes_back_with);
+    acknowledge(&channel, message_count, true);
+    rabbit_channel_fini(&channel);
+}
+
 static void ended(void *user)
 {
     (void)user;
@@ -340,9 +414,56 @@ static void messages_that_are_never_confirmed_hold_up_no_others(void **state)
     assert_int_equal(atomic_load(&counts.uncertain), LATE);
 }
 
+/* Which messages fail, as a text of 0 and 1. */
+static void expect_returned(const struct returnable *all, unsigned back, const char *with,
+                            const char *failed)
+{
+    struct sent sent[4] = {0};
+    counts = (struct publish_counts){0};
+    message_count = (unsigned)strlen(failed);
+    memcpy(messages, all, message_count * sizeof(messages[0]));
+    comes_back = back;
+    comes_back_with = with;
+    run = return_and_confirm;
+    bed_open("amqp://localhost");
+    for (unsigned i = 0; i < message_count; i++) {
+        sent[i].delivery = (struct delivery){.done = done, .timeout_us = WAIT_US};
+        sink->verbs->send(sink, &sent[i].delivery);
+    }
+    for (unsigned i = 0; i < message_count; i++)
+        expect(&sent[i], failed[i] == '1' ? OUTCOME_FAILED : OUTCOME_DELIVERED,
+               failed[i] == '1' ? "no queue takes it" : "");
+    sink->verbs->close(sink, 0);
+    os_loop_free(os);
+}
+
+/* An exchange of type headers takes some and returns others of the same routing key. */
+static void a_returned_message_is_never_taken_for_another(void **state)
+{
+    const struct returnable with_ids[] = {
+        {"k", "1", "a", "p1"}, {"k", "2", "b", "p2"}, {"k", "3", "a", "p3"}, {"l", "2", "b", "p2"}};
+    const struct returnable without[] = {
+        {"k", NULL, "", "p1"}, {"k", NULL, "", "p2"}, {"k", NULL, "b", "p2"}};
+    (void)state;
+    expect_returned(with_ids, 1, "p2", "0100");
+    expect_returned(with_ids, 1, "p2 and a time", "0100"); /* RabbitMQ has set one */
+    expect_returned(with_ids, 2, "p3 and a time", "0010");
+    expect_returned(without, 1, "p2", "010");
+    expect_returned(without, 1, "p2 and a time", "110"); /* it may be either one */
+}
+
+static void of_equal_messages_one_is_returned(void **state)
+{
+    const struct returnable equal[] = {{"k", "1", "a", "p"}, {"k", "1", "a", "p"}};
+    (void)state;
+    expect_returned(equal, 1, "p", "10");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_returned_message_is_never_taken_for_another),
+        cmocka_unit_test(of_equal_messages_one_is_returned),
         cmocka_unit_test(x_delay_is_read_as_the_plugin_did),
         cmocka_unit_test(what_is_no_number_is_no_delay),
         cmocka_unit_test(x_delay_goes_on_with_its_sign_turned),

@@ -394,6 +394,21 @@ static void options_that_cannot_be_used_are_refused_with_the_reason(void **state
 
 #define LIVE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* 0.1 s to 10 min, as docs/config.md says; librdkafka has limits of its own. */
+static void every_time_out_of_the_configuration_can_be_used(void **state)
+{
+    static const int64_t timeouts_us[] = {100000, 10000000, INT64_C(600000000)};
+    struct broker_options options = {
+        .name = "x", .url = "kafka://a", .ca = "", .certificate = "", .key = "", .window = 65535};
+    struct broker_error error;
+    (void)state;
+    for (size_t i = 0; i < sizeof(timeouts_us) / sizeof(timeouts_us[0]); i++) {
+        options.timeout_us = timeouts_us[i];
+        if (laterd_plugin.check(&options, &error))
+            fail_msg("%lld us: %s", (long long)timeouts_us[i], error.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +426,7 @@ int main(void)
         LIVE(a_producer_id_that_has_expired_counts_no_attempt),
         LIVE(closing_tells_what_is_under_way),
         cmocka_unit_test(options_that_cannot_be_used_are_refused_with_the_reason),
+        cmocka_unit_test(every_time_out_of_the_configuration_can_be_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

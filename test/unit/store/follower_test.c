@@ -8,9 +8,10 @@
 
 #include "base/hash.h"
 #include "store/internal.h"
+#include "store/record.h"
 #include "test/unit/support/grow.h"
 
-enum { FOLLOWERS = 3 };
+enum { FOLLOWERS = 3, LARGE_BYTES = 4096 };
 
 /* What an event says, as far as it is compared. */
 struct told {
@@ -29,6 +30,7 @@ struct reader {
     uint64_t acked; /* the highest that it ever acknowledged, or began behind */
     bool begun;
     uint64_t told_count; /* events */
+    unsigned large_count;
     bool away;
 };
 
@@ -92,6 +94,23 @@ static void reader_event(struct follower_callbacks *callbacks, uint64_t batch,
     reader->told_count++;
 }
 
+/* Batches above LARGE_BYTES come by this to the last reader. */
+static void reader_large(struct follower_callbacks *callbacks, const struct batch_head *head,
+                         char *batch)
+{
+    struct batch_walk walk;
+    batch_walk_init(&walk, batch, head->payload_bytes);
+    enum err err = batch_walk_next(&walk);
+    assert_true(batch_bytes(head->payload_bytes) > callbacks->large_bytes);
+    reader_batch(callbacks, head->number, walk.epoch, head->clock_us);
+    for (; err == OK; err = batch_walk_next(&walk)) {
+        if (!walk.record.copy)
+            reader_event(callbacks, head->number, &walk.record.event);
+    }
+    LIST_ENTRY(callbacks, struct reader, callbacks)->large_count++;
+    mem_free(batch);
+}
+
 static void reader_begin(struct reader *reader)
 {
     reader->batch = follower_cursor(reader->follower);
@@ -119,7 +138,10 @@ static void open_readers(struct bed *bed)
         enum err err = follower_open(bed->model.store, bytes_of(name, 1), &reader->follower);
         reader->bed = bed;
         reader->callbacks =
-            (struct follower_callbacks){.batch = reader_batch, .event = reader_event};
+            (struct follower_callbacks){.batch = reader_batch,
+                                        .event = reader_event,
+                                        .large = i == FOLLOWERS - 1 ? reader_large : NULL,
+                                        .large_bytes = LARGE_BYTES};
         if (err) {
             assert_true(bed->model.failed || sim_disk_cut(bed->model.disk));
             reader->follower = NULL;
@@ -462,6 +484,38 @@ static void a_cold_read_is_left_to_the_disks_threads(void **state)
     bed_fini(&bed);
 }
 
+/* Though they are in memory: copying them, and their checksums, would take too long for a turn. */
+static void large_batches_are_read_and_checked_by_the_disks_threads(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    struct reader *reader = &bed.readers[FOLLOWERS - 1];
+    unsigned waits = 0;
+    bed_init(&bed, 4);
+    model->options.recent_bytes = 16 * 1024 * 1024;
+    bed_open(&bed);
+    model_work(model, 200);
+    model_settle(model);
+    for (int turn = 0; turn < 10000 && reader->batch < store_synced(model->store); turn++) {
+        bool more;
+        unsigned before = reader->large_count;
+        enum err err = follower_read(reader->follower, &reader->callbacks, 1, &more);
+        assert_true(err == OK || err == ERR_AGAIN);
+        assert_in_range(reader->large_count, before, before + 1);
+        waits += err == ERR_AGAIN;
+        assert_true(reader->large_count <= waits);
+        model_disk_works(model);
+        store_poll(model->store);
+        store_valid(model->store);
+    }
+    assert_int_equal(reader->batch, store_synced(model->store));
+    assert_int_equal(reader->large_count, waits);
+    assert_true(waits > 10);
+    model_close(model);
+    bed_fini(&bed);
+}
+
 static void names_are_limited_and_so_is_their_number(void **state)
 {
     (void)state;
@@ -562,6 +616,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_limited_and_so_is_their_number),
         cmocka_unit_test(a_cold_read_is_left_to_the_disks_threads),
+        cmocka_unit_test(large_batches_are_read_and_checked_by_the_disks_threads),
         cmocka_unit_test(a_store_with_followers_is_refused_by_older_versions),
         cmocka_unit_test(one_that_could_not_be_opened_leaves_the_store_to_older_versions),
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
