@@ -678,15 +678,23 @@ static const char letters[CMD_KINDS] = {
     [CMD_KICK] = 'k',    [CMD_RUN] = 'r',    [CMD_RESCHEDULE] = 's',
 };
 
+bool script_asks_briefly(struct bytes request)
+{
+    struct bytes options = script_argument(request, 6);
+    return options.len && options.at[options.len - 1] == 'b';
+}
+
 static void ask_end(struct buf *out, const struct script_space *space,
                     const struct script_call *call, const struct cmd *cmd)
 {
-    char options[2];
+    char options[3];
     size_t count = 0;
     if (cmd->job.is_done)
         options[count++] = 'd';
     if (cmd->job.if_free)
         options[count++] = 'f';
+    if (cmd->job.brief)
+        options[count++] = 'b';
     script_begin(out, space, call, SCRIPT_END, 5);
     script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, &cmd->job);

@@ -390,6 +390,7 @@ void script_join(struct buf *out, const struct script_space *space,
 /* The topic in a request for a push that script_encode() made; borrowed. */
 struct bytes script_pushed_topic(struct bytes request);
 bool script_pushes_restored(struct bytes request); /* cmd_push::restore is not 0 */
+bool script_asks_briefly(struct bytes request);    /* of a finish or delete: cmd_job::brief */
 
 /* These change a request that the functions above made. */
 

@@ -183,6 +183,12 @@ static bool is_state(uint8_t state)
     return state == JOB_DELAYED || state == JOB_RESERVED || state == JOB_BURIED;
 }
 
+/* In the header of an answer, where waiting jobs that are due are shown as ready. */
+static bool is_state_seen(uint8_t state)
+{
+    return is_state(state) || state == JOB_READY;
+}
+
 /* Applies a job's head: what has changed since it was pushed. ERR_CORRUPT. */
 static enum err apply_head(const struct script_space *space, uint32_t partition, const char *at,
                            struct script_head *head)
@@ -456,6 +462,30 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
     return OK;
 }
 
+/*
+ * The answer to a finish or delete that was asked for a brief one. A repeated request gets an empty
+ * second part. The lease is that of the request: it was the job's.
+ */
+static enum err read_ended(const struct script_parts *parts, struct arena *arena,
+                           struct script_answer *answer)
+{
+    if (!parts->request.len || !script_asks_briefly(parts->request) || !is_state_seen(answer->state))
+        return ERR_CORRUPT;
+    struct job_view *job = arena_alloc(arena, sizeof(*job));
+    *job = (struct job_view){.ref.seq = answer->seq, .state = answer->state};
+    if (!bytes_to_u64(script_argument(parts->request, 5), &job->lease))
+        return ERR_CORRUPT;
+    answer->reply.jobs = job;
+    answer->reply.count = 1;
+    return OK;
+}
+
+static bool is_brief(enum cmd_kind kind, const struct script_parts *parts)
+{
+    return (kind == CMD_FINISH || kind == CMD_DELETE) &&
+           (parts->count == 1 || parts->at[1].len == 0);
+}
+
 /* Numbers grow, and so do the leases of an answer. */
 static void see_numbers(const struct script_space *space, uint32_t partition,
                         const struct reply *reply)
@@ -492,8 +522,9 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
     if (kind == CMD_RESERVE)
         err = take_firsts(&jobs, &answer);
     if (!err && !answer.err)
-        err = kind == CMD_PUSH ? read_pushed(space, parts, arena, &answer)
-                               : read_jobs(space, &jobs, arena, &answer);
+        err = kind == CMD_PUSH          ? read_pushed(space, parts, arena, &answer)
+              : is_brief(kind, parts) ? read_ended(parts, arena, &answer)
+                                        : read_jobs(space, &jobs, arena, &answer);
     if (err)
         return err;
     see_numbers(space, parts->partition, &answer.reply);

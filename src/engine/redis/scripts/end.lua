@@ -9,9 +9,10 @@
 --   4  the job's number (8 bytes); used if there is no id
 --   5  the lease; 0 without one
 --   6  options of a delete: 'd' count it as finished: its work is done; 'f' only if the job is not
---      reserved
--- Returns {header, job without content, as it was before}. seq: its number; state: the state
--- before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such answers.
+--      reserved. Of both, behind these: 'b' the answer is brief
+-- Returns {header, job without content, as it was before}; brief: the header. seq: its number; state:
+-- the state before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such
+-- answers.
 --
 -- This file is the fast path: reserved jobs, without entries for the journal. It takes adjacent
 -- requests for one partition together. All other requests are handled one by one by slow_path(), which
@@ -80,9 +81,9 @@ while answered < count do
     at = base
     while done < batch_size do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
+        local options = ARGV[at + 6]
         if not record or not head or journal or seen and seen[name] or
-            not is_first(hash, ARGV[at + 1]) or
-            (ARGV[at + 6] ~= '' and ARGV[at + 6] ~= 'd') then
+            not is_first(hash, ARGV[at + 1]) or byte(options) == 102 then -- 102: f
             break
         end
         local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, head)
@@ -98,15 +99,11 @@ while answered < count do
         elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
-        -- As in job_without_content().
-        local behind = topic_at + topic_len + id_len + 8 * retries
-        local job = name .. head .. sub(record, 1, behind - 1)
-        if not long then job = job .. struct.pack('<H', #record - behind + 1) end
         -- As in header().
         local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. string.reverse(name) ..
             '\0\0\0\0\0\0\0\0'
         local reserved_now, ended = '#h' .. topic, '#f' .. topic
-        if ARGV[at + 2] == 'd' and ARGV[at + 6] == '' then ended = '#d' .. topic end
+        if ARGV[at + 2] == 'd' and byte(options) ~= 100 then ended = '#d' .. topic end -- 100: d
         done = done + 1
         places[done] = sub(record, 3, 3) .. topic ..
             struct.pack('>I4I8', priority, rank) .. name
@@ -139,8 +136,16 @@ while answered < count do
         end
         if seen then seen[name] = true end
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)
-        sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. job
-        answers[answered + done] = { answer, job }
+        if byte(options, -1) == 98 then -- 98: b
+            sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer
+            answers[answered + done] = answer
+        else -- as in job_without_content()
+            local behind = topic_at + topic_len + id_len + 8 * retries
+            local job = name .. head .. sub(record, 1, behind - 1)
+            if not long then job = job .. struct.pack('<H', #record - behind + 1) end
+            sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. job
+            answers[answered + done] = { answer, job }
+        end
         at = at + PER_JOB
     end
     if done > 0 then
