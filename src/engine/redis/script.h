@@ -374,10 +374,10 @@ void script_encode_reap_dead(struct buf *out, const struct script_space *space,
 struct script_joined {
     const struct bytes
         *requests; /* finishes and deletes, then pushes, then reserves of one topic */
-    uint32_t ends, pushes, reserves; /* at most 127 each, more than one in all */
-    /* All are for one partition. Otherwise all partitions must be on one server that is not in a
-       cluster; requests for one partition should be adjacent, which costs less. */
-    bool one_partition;
+    uint32_t ends, pushes, reserves; /* more than one in all, and at most 127 */
+    /* Of each request. If they are several, all must be on one server that is not in a cluster;
+       requests of a kind for one partition should be adjacent, which costs less. */
+    const uint32_t *partitions;
 };
 
 /*

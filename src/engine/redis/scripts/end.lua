@@ -1,7 +1,7 @@
 -- Finishes or deletes one job, or several. The effect is that of one request after the other.
 -- Idempotent: answers are stored.
 --
--- KEYS: four for all requests, or four for each (common.lua).
+-- KEYS: four of each partition (common.lua); see turn.lua.
 -- ARGV, PER_JOB for each request:
 --   1  the request (common.lua)
 --   2  'f' finish, 'd' delete
@@ -21,13 +21,14 @@
 -- holds some of them.
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
-local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count = many or #ARGV / PER_JOB
 local answers, answered, journal = { '' }, 0, nil
 -- The counts that the last requests changed; at first those of a topic that turn.lua guesses. They are
 -- read together with the other fields, since most requests change the same counts.
 local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic }
 while answered < count do
-    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
+    local base, partition = args_from + answered * PER_JOB, routes and byte(routes, routes_from + answered + 1)
+    local keys = routes and 4 * partition or 0
     local hash, batch_size, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
     local without_lease = false
     repeat
@@ -39,7 +40,8 @@ while answered < count do
             by_id[#ids + 1], ids[#ids + 1] = batch_size, 'i' .. id
         end
         at = at + PER_JOB
-    until journal or answered + batch_size >= count or KEYS[keys + batch_size * keys_each + 1] ~= hash
+    until journal or answered + batch_size >= count or
+        (routes and byte(routes, routes_from + answered + batch_size + 1) ~= partition)
     local n, found = ids and #ids or 0, nil
     if ids or last then
         ids = ids or {}

@@ -1,7 +1,7 @@
 -- Reserves ready jobs, for one request or several. The effect is that of one request after the
 -- other; several requests must name one topic each. Idempotent: answers are stored.
 --
--- KEYS: four for all requests (turn.lua), or four for each (common.lua).
+-- KEYS: four of each partition (common.lua). Several requests come by turn.lua only.
 -- ARGV, for each request:
 --   1     the request (common.lua)
 --   2     options: 's' (the first one) see below; 'l' take topics in the order listed, not the best
@@ -44,11 +44,11 @@ local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local PER_REQUEST = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once, and the limit of their bytes
-local count, answers, bytes = many or #KEYS / 4, { '' }, 0
-local keys_each = #KEYS > 4 and 4 or 0
+local count, answers, bytes = many or 1, { '' }, 0
 local shared, shared_topic, wanted_total = nil, nil, 0 -- options and topic of the requests with 's'
 for at = 1, count do
-    local base, keys, answer = args_from + (at - 1) * PER_REQUEST, keys_from + (at - 1) * keys_each, nil
+    local base, answer = args_from + (at - 1) * PER_REQUEST, nil
+    local keys = routes and 4 * byte(routes, routes_from + at) or 0
     local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
     local may_share, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
     if may_share then
