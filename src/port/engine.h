@@ -97,7 +97,8 @@ struct engine_verbs {
     bool (*wants_new)(const struct engine *engine);
     /* Forgets the ticket: `answered` will not be called, and a parked reserve takes no job (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
-    /* Gives ready jobs to waiting consumers. */
+    /* Gives ready jobs to waiting consumers, and sends what the turn has for servers, so that these
+       work while clients are answered. */
     void (*match)(struct engine *engine);
     /*
      * Ends a turn: writes its changes to the disk together, which may take a while. Returns when

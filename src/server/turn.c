@@ -16,7 +16,8 @@
  *              restoring jobs from a journal, showing topics in /metrics
  *   push       reads new settings; ends jobs by the outcomes of their deliveries; reserves jobs of
  *              topics with a target (the pump)
- *   match      gives ready jobs to waiting consumers, including the pump
+ *   match      gives ready jobs to waiting consumers, including the pump; sends the requests of an
+ *              engine that needs servers, so that these work during `flush`
  *   flush      sends the answers that need not wait for the disk
  *   end        writes the turn's changes to the disk as one batch
  *   flush      sends the answers whose changes that has made durable

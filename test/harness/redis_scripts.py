@@ -28,7 +28,7 @@ HOUR = 3600 * 1000000
 SLOW_PATH = (b"local function slow_path(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
              b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
 END = b"end\n"
-ALONE = b"local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n"
+ALONE = b"local routes, routes_from, args_from, many, likely_topic = nil, 0, 0, nil, nil\n"
 # What comes before the script itself, as script_text.c puts it; "entry" is in all that change jobs.
 SHARED = ["clock", "marks", "common", "record", "notify"]
 HOT = ["clock", "marks", ALONE, SLOW_PATH, *SHARED[2:]]  # of those that have a fast path
@@ -290,6 +290,9 @@ class Queue:
         if isinstance(parts, bytes):  # alone it stands for an array of one
             parts = [parts]
         answer = Answer(parts[0])
+        while script == "reserve" and any(part[:1] == b"r" for part in parts[1:-1]):  # a job in two parts
+            at = next(at for at, part in enumerate(parts) if at and part[:1] == b"r")
+            parts[at:at + 2] = [parts[at][3:] + parts[at + 1]]
         if script == "push" and answer.err == "ok" and len(parts) == 1 and not answer.kept:  # the head is what was sent
             start = bytes([args[0][0] & ~COMPACT]) + args[0][1:]
             parts.append(struct.pack(">Q", answer.seq) + start + small(answer.now, 7) + args[1] + args[2])

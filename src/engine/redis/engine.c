@@ -307,11 +307,18 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
     ticket->parked = 0;
 }
 
+static void send_requests(struct redis_engine *redis)
+{
+    script_requests_flush(&redis->calls);
+    topology_flush(&redis->topology);
+}
+
 static void engine_match(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
     if (!redis->leaving)
         consumers_match(&redis->consumers, redis->budget);
+    send_requests(redis); /* in front of the turn's answers to clients, a call of the system each */
 }
 
 /* Returns no other times, because the engine's timers are the loop's. */
@@ -319,8 +326,7 @@ static int64_t engine_end(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
     bool again = !redis->leaving && consumers_wait_for_match(&redis->consumers);
-    script_requests_flush(&redis->calls);
-    topology_flush(&redis->topology);
+    send_requests(redis); /* those made since: connections that were closed give back their jobs */
     subscription_flush(&redis->subscription);
     return again ? now_of(redis) : INT64_MAX;
 }

@@ -65,13 +65,12 @@ struct together {
     struct script_request *requests[GROUP_TOGETHER_MAX];
     uint32_t counts[GROUP_KINDS];
     uint32_t count;
-    bool one_partition;
 };
 
 static void send_together(const struct script_requests *calls, struct node *node,
                           const struct together *together)
 {
-    uint32_t count = together->count;
+    uint32_t count = together->count, partitions[GROUP_TOGETHER_MAX];
     struct group_call *group = mem_alloc(sizeof(*group) + count * sizeof(struct script_request *));
     struct bytes texts[GROUP_TOGETHER_MAX];
     *group = (struct group_call){.on_link.done = group_replied, .count = count};
@@ -80,6 +79,7 @@ static void send_together(const struct script_requests *calls, struct node *node
         struct script_request *request = together->requests[i];
         group->requests[i] = request;
         texts[i] = buf_bytes(&request->request);
+        partitions[i] = request->id.partition;
         script_request_is_sent(request, node);
     }
     script_join(link_out(&node->link), calls->options.space,
@@ -87,7 +87,7 @@ static void send_together(const struct script_requests *calls, struct node *node
                                         .ends = together->counts[GROUP_ENDS],
                                         .pushes = together->counts[GROUP_PUSHES],
                                         .reserves = together->counts[GROUP_RESERVES],
-                                        .one_partition = together->one_partition});
+                                        .partitions = partitions});
     link_expect(&node->link, &group->on_link);
     link_flush_early(&node->link);
 }
@@ -106,9 +106,6 @@ static void take_of_partition(struct node *node, struct list *list, enum group_k
         list_remove(&request->unsent);
         if (!script_request_may_go(request, node)) /* it is queued in its partition */
             continue;
-        together->one_partition =
-            together->count == 0 ||
-            (together->one_partition && together->requests[0]->id.partition == partition);
         together->requests[together->count++] = request;
         together->counts[kind]++;
     }

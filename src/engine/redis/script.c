@@ -377,11 +377,14 @@ struct bytes script_argument(struct bytes request, uint32_t index)
     return bytes_of(at, len);
 }
 
-enum { JOINED_KINDS = 3 };
+enum {
+    JOINED_KINDS = 3,
+    JOINED_MAX = 127, /* requests */
+};
 
 static enum script_kind kind_of(const struct script_joined *join)
 {
-    return join->ends ? SCRIPT_END : join->pushes ? SCRIPT_PUSH : SCRIPT_RESERVE;
+    return join->ends ? SCRIPT_END : SCRIPT_PUSH;
 }
 
 /* How many arguments a request has, without the keys. */
@@ -403,26 +406,38 @@ void script_join(struct buf *out, const struct script_space *space,
 {
     const uint32_t counts[JOINED_KINDS] = {join->ends, join->pushes, join->reserves};
     uint32_t count = counts[0] + counts[1] + counts[2], arguments = 0, first = 0;
-    bool one_kind = counts[0] == count || counts[1] == count || counts[2] == count;
-    /* The script of reserves counts its requests by their keys; turn.lua is given the number. */
-    uint32_t keys_of = join->one_partition && !(one_kind && join->reserves) ? 1 : count;
-    char kinds[2 * JOINED_KINDS] = {0};
+    /* In the order in which they come: the first request for each; of each request its place. */
+    uint32_t partitions[JOINED_MAX], partition_count = 0;
+    char about[2 * JOINED_KINDS + JOINED_MAX] = {0}, *routes = about + 2 * JOINED_KINDS;
+    CHECK(count <= JOINED_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = 0;
+        while (place < partition_count &&
+               join->partitions[partitions[place]] != join->partitions[i])
+            place++;
+        if (place == partition_count)
+            partitions[partition_count++] = i;
+        routes[i] = (char)place;
+    }
+    /* The scripts of one kind are for one partition; that of reserves is for one request. */
+    bool turns = partition_count > 1 || (counts[0] != count && counts[1] != count);
     for (uint32_t kind = 0; kind < JOINED_KINDS; first += counts[kind++]) {
         uint32_t each = counts[kind] ? arguments_of(join->requests[first]) : 0;
-        kinds[kind] = (char)counts[kind];
-        kinds[JOINED_KINDS + kind] = (char)each;
+        about[kind] = (char)counts[kind];
+        about[JOINED_KINDS + kind] = (char)each;
         arguments += counts[kind] * each;
     }
     buf_reserve(out, 16);
-    out->len = put_length(out->at, out->len, '*', KEYS_AT + KEYS * keys_of + !one_kind + arguments);
+    out->len =
+        put_length(out->at, out->len, '*', KEYS_AT + KEYS * partition_count + turns + arguments);
     script_add(out, BYTES("EVALSHA"));
-    script_add(
-        out, bytes_of(script_digest(space, one_kind ? kind_of(join) : SCRIPT_TURN), SCRIPT_DIGEST));
-    script_add_i64(out, KEYS * (int64_t)keys_of);
-    for (uint32_t i = 0; i < keys_of; i++)
-        add_keys(out, join->requests[i]);
-    if (!one_kind)
-        script_add(out, bytes_of(kinds, sizeof(kinds)));
+    script_add(out,
+               bytes_of(script_digest(space, turns ? SCRIPT_TURN : kind_of(join)), SCRIPT_DIGEST));
+    script_add_i64(out, KEYS * (int64_t)partition_count);
+    for (uint32_t i = 0; i < partition_count; i++)
+        add_keys(out, join->requests[partitions[i]]);
+    if (turns)
+        script_add(out, bytes_of(about, 2 * JOINED_KINDS + (partition_count > 1 ? count : 0)));
     for (uint32_t i = 0; i < count; i++)
         buf_add_bytes(out, from_word(join->requests[i], ARGUMENTS_AT));
 }
@@ -678,15 +693,23 @@ static const char letters[CMD_KINDS] = {
     [CMD_KICK] = 'k',    [CMD_RUN] = 'r',    [CMD_RESCHEDULE] = 's',
 };
 
+bool script_asks_briefly(struct bytes request)
+{
+    struct bytes options = script_argument(request, 6);
+    return options.len && options.at[options.len - 1] == 'b';
+}
+
 static void ask_end(struct buf *out, const struct script_space *space,
                     const struct script_call *call, const struct cmd *cmd)
 {
-    char options[2];
+    char options[3];
     size_t count = 0;
     if (cmd->job.is_done)
         options[count++] = 'd';
     if (cmd->job.if_free)
         options[count++] = 'f';
+    if (cmd->job.brief)
+        options[count++] = 'b';
     script_begin(out, space, call, SCRIPT_END, 5);
     script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, &cmd->job);

@@ -376,10 +376,10 @@ void script_encode_reap_dead(struct buf *out, const struct script_space *space,
 struct script_joined {
     const struct bytes
         *requests; /* finishes and deletes, then pushes, then reserves of one topic */
-    uint32_t ends, pushes, reserves; /* at most 127 each, more than one in all */
-    /* All are for one partition. Otherwise all partitions must be on one server that is not in a
-       cluster; requests for one partition should be adjacent, which costs less. */
-    bool one_partition;
+    uint32_t ends, pushes, reserves; /* more than one in all, and at most 127 */
+    /* Of each request. If they are several, all must be on one server that is not in a cluster;
+       requests of a kind for one partition should be adjacent, which costs less. */
+    const uint32_t *partitions;
 };
 
 /*
@@ -392,6 +392,7 @@ void script_join(struct buf *out, const struct script_space *space,
 /* The topic in a request for a push that script_encode() made; borrowed. */
 struct bytes script_pushed_topic(struct bytes request);
 bool script_pushes_restored(struct bytes request); /* cmd_push::restore is not 0 */
+bool script_asks_briefly(struct bytes request);    /* of a finish or delete: cmd_job::brief */
 
 /* These change a request that the functions above made. */
 

@@ -183,6 +183,12 @@ static bool is_state(uint8_t state)
     return state == JOB_DELAYED || state == JOB_RESERVED || state == JOB_BURIED;
 }
 
+/* In the header of an answer, where waiting jobs that are due are shown as ready. */
+static bool is_state_seen(uint8_t state)
+{
+    return is_state(state) || state == JOB_READY;
+}
+
 /* Applies a job's head: what has changed since it was pushed. ERR_CORRUPT. */
 static enum err apply_head(const struct script_space *space, uint32_t partition, const char *at,
                            struct script_head *head)
@@ -224,6 +230,7 @@ static enum err take_front(struct bytes *part, struct script_head *head)
         case 'p': head->properties = text; break;
         case 'n': head->last_note = text; break;
         case 'a': head->notes = text; break;
+        case 'r': break; /* its record is in a part of its own: see take_job() */
         default: return ERR_CORRUPT;
         }
         *part = bytes_of(text.at + len, part->len - 3 - len);
@@ -270,10 +277,16 @@ static void read_notes(const struct script_space *space, uint32_t partition, str
     view->notes = notes;
 }
 
+/* The bytes of a job in an answer. */
+struct job_text {
+    struct bytes front, rest; /* `rest`: the record, if it is in a part of its own */
+};
+
 /* The format: optional fields; number; head, if there is one; record. */
-enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
+static enum err read_head(const struct script_space *space, struct job_text text, bool whole,
                           int64_t now_us, struct arena *arena, struct script_head *out_head)
 {
+    struct bytes part = text.front;
     struct record record;
     struct script_head front = {.has_properties = false};
     const char *changed = NULL;
@@ -288,6 +301,8 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
         changed = part.at;
         part = bytes_of(part.at + JOB_HEAD_BYTES, part.len - JOB_HEAD_BYTES);
     }
+    if (part.len == 0)
+        part = text.rest;
     err = take_record(&part, seq, whole, &record);
     if (err)
         return err;
@@ -329,6 +344,21 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
     if (out_head->view.state == JOB_DELAYED && out_head->view.due_us <= now_us)
         out_head->view.state = JOB_READY;
     return err;
+}
+
+enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
+                          int64_t now_us, struct arena *arena, struct script_head *out_head)
+{
+    return read_head(space, (struct job_text){.front = part}, whole, now_us, arena, out_head);
+}
+
+/* The job at *place of the answer's parts, which is moved to the last one of the job. */
+static struct job_text take_job(const struct script_parts *parts, uint32_t *place)
+{
+    struct job_text text = {.front = parts->at[*place]};
+    if (text.front.len && text.front.at[0] == 'r' && *place + 1 < parts->count)
+        text.rest = parts->at[++*place];
+    return text;
 }
 
 static enum err read_properties(const struct script_head *head, struct bytes *out_properties)
@@ -406,7 +436,8 @@ static enum err read_jobs(const struct script_space *space, const struct script_
     struct job_view *jobs = arena_alloc(arena, (parts->count - 1) * sizeof(*jobs));
     for (uint32_t i = 1; i < parts->count; i++) {
         struct script_head head;
-        enum err err = script_read_head(space, parts->at[i], bodies, answer->now_us, arena, &head);
+        struct job_text text = take_job(parts, &i);
+        enum err err = read_head(space, text, bodies, answer->now_us, arena, &head);
         if (err)
             return err;
         if (bodies && script_read_content(&head))
@@ -456,6 +487,31 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
     return OK;
 }
 
+/*
+ * The answer to a finish or delete that was asked for a brief one. A repeated request gets an empty
+ * second part. The lease is that of the request: it was the job's.
+ */
+static enum err read_ended(const struct script_parts *parts, struct arena *arena,
+                           struct script_answer *answer)
+{
+    if (!parts->request.len || !script_asks_briefly(parts->request) ||
+        !is_state_seen(answer->state))
+        return ERR_CORRUPT;
+    struct job_view *job = arena_alloc(arena, sizeof(*job));
+    *job = (struct job_view){.ref.seq = answer->seq, .state = answer->state};
+    if (!bytes_to_u64(script_argument(parts->request, 5), &job->lease))
+        return ERR_CORRUPT;
+    answer->reply.jobs = job;
+    answer->reply.count = 1;
+    return OK;
+}
+
+static bool is_brief(enum cmd_kind kind, const struct script_parts *parts)
+{
+    return (kind == CMD_FINISH || kind == CMD_DELETE) &&
+           (parts->count == 1 || parts->at[1].len == 0);
+}
+
 /* Numbers grow, and so do the leases of an answer. */
 static void see_numbers(const struct script_space *space, uint32_t partition,
                         const struct reply *reply)
@@ -492,8 +548,9 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
     if (kind == CMD_RESERVE)
         err = take_firsts(&jobs, &answer);
     if (!err && !answer.err)
-        err = kind == CMD_PUSH ? read_pushed(space, parts, arena, &answer)
-                               : read_jobs(space, &jobs, arena, &answer);
+        err = kind == CMD_PUSH        ? read_pushed(space, parts, arena, &answer)
+              : is_brief(kind, parts) ? read_ended(parts, arena, &answer)
+                                      : read_jobs(space, &jobs, arena, &answer);
     if (err)
         return err;
     see_numbers(space, parts->partition, &answer.reply);
@@ -597,8 +654,8 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
     struct arena scratch = {0};
     for (uint32_t i = 1; i < parts->count && found < max; i++) {
         struct script_head head;
-        if (!script_read_head(space, parts->at[i], true, 0, &scratch, &head) &&
-            script_read_content(&head)) {
+        struct job_text text = take_job(parts, &i);
+        if (!read_head(space, text, true, 0, &scratch, &head) && script_read_content(&head)) {
             head.view.retry_us = NULL; /* they were in the scratch */
             head.view.retry_count = 0;
             head.view.notes = NULL;

@@ -320,11 +320,13 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, end);
 }
 
-/* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
- * behind so many others, and mostly about jobs of that topic (nil: who knows). */
+/* A function of turn.lua: the script of that kind, for `many` requests, whose arguments are behind
+ * so many others, and mostly about jobs of that topic (nil: who knows). `routes` has a byte for
+ * each request, behind so many others: its partition's place in KEYS (nil: all are for one). */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
-    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many, likely_topic)\n",
+    buf_addf(out,
+             "local function %s(KEYS, ARGV, routes, routes_from, args_from, many, likely_topic)\n",
              name);
     add_body(out, kind);
     buf_add_str(out, "end\n");
@@ -336,7 +338,9 @@ void script_write(struct buf *out, enum script_kind kind)
     ADD(out, marks);
     if (kind != SCRIPT_TURN) {
         if (is_hot(kind))
-            buf_add_str(out, "local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n");
+            buf_add_str(
+                out,
+                "local routes, routes_from, args_from, many, likely_topic = nil, 0, 0, nil, nil\n");
         add_body(out, kind);
         return;
     }

@@ -58,6 +58,7 @@ bool v1_decode_job(const struct v1_call *v1)
     job.content_type = fields.content_type;
     job.note = make_note(v1, &fields);
     job.note_code = fields.code;
+    job.brief = v1->kind == CMD_FINISH || v1->kind == CMD_DELETE; /* the answer has no body */
     v1->call->cmd.job = job;
     return true;
 }
@@ -93,7 +94,8 @@ bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd 
     if (!v1_given(&fields, V1_REF))
         return api_refuse(input->problem, 400, "missing_field", "id",
                           "each job to finish needs its id");
-    *out_cmd = (struct cmd){.kind = CMD_FINISH, .job = {.ref = fields.ref, .lease = fields.lease}};
+    *out_cmd = (struct cmd){.kind = CMD_FINISH,
+                            .job = {.ref = fields.ref, .lease = fields.lease, .brief = true}};
     return true;
 }
 

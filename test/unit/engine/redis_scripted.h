@@ -15,7 +15,7 @@
 #include "engine/redis/script_parts.h"
 #include "test/unit/support/assert_bytes.h"
 
-enum { ARGS_MAX = 32, NOW_US = 1000 * 1000 };
+enum { ARGS_MAX = 128, NOW_US = 1000 * 1000 };
 
 static struct script_space space;
 

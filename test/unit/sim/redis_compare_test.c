@@ -214,6 +214,7 @@ static struct cmd job_cmd(struct pair *pair)
                                .is_done = chance(pair, 500),
                                .bound = chance(pair, 500),
                                .if_free = chance(pair, 300),
+                               .brief = chance(pair, 300),
                                .why = (enum release_why)below(pair, 3),
                                .has_delay = chance(pair, 500),
                                .has_priority = chance(pair, 500),

@@ -111,6 +111,27 @@ static void pushes_of_one_turn_are_one_call_and_each_has_its_answer(void **state
     assert_int_equal(jobs_there(), 5);
 }
 
+/* Each answer to a client is a call of the system, which Redis need not wait for. */
+static void a_turns_requests_are_sent_before_its_answers(void **state)
+{
+    struct engine *port;
+    const struct link *link;
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    link = &script_requests_node(&engine->calls, 0)->link;
+    push_names(0, 3);
+    assert_true(list_empty(&link->calls));
+    port = redis_engine_port(engine);
+    port->verbs->match(port);
+    assert_false(list_empty(&link->calls));
+    assert_int_equal(link->out.len, 0);
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 3; i++)
+        is_answered(i, OK);
+}
+
 static void a_call_takes_no_more_than_its_share(void **state)
 {
     (void)state;
@@ -185,8 +206,8 @@ static void p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing(void
     take_jobs(5, leases, seqs);
     turns(SECOND_US);
     const struct cmd ends[] = {
-        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[0], .lease = leases[0]}},
-        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[1], .lease = leases[2]}},
+        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[0], .lease = leases[0], .brief = true}},
+        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[1], .lease = leases[2], .brief = true}},
         end_of(CMD_FINISH, "id-2", leases[2]),
         {.kind = CMD_DELETE, .job = {.ref.seq = seqs[0]}},
         end_of(CMD_DELETE, "id-3", 0),
@@ -396,7 +417,8 @@ static void p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each(void **state
     turns(SECOND_US);
     sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
     for (unsigned i = 0; i < 4; i++) {
-        struct cmd end = {.kind = CMD_FINISH, .job = {.ref.seq = seqs[i], .lease = leases[i]}};
+        struct cmd end = {.kind = CMD_FINISH,
+                          .job = {.ref.seq = seqs[i], .lease = leases[i], .brief = i % 2}};
         (void)begin(i, &end);
     }
     push_names(4, 12);
@@ -533,6 +555,7 @@ int main(void)
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         STARTED(pushes_of_one_turn_are_one_call_and_each_has_its_answer),
+        STARTED(a_turns_requests_are_sent_before_its_answers),
         STARTED(a_call_takes_no_more_than_its_share),
         STARTED(a_call_takes_fewer_of_those_that_take_longer),
         STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),

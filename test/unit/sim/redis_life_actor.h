@@ -136,8 +136,10 @@ static inline struct held take_held(struct actor *actor)
 static inline void ask_end(struct actor *actor, struct held held)
 {
     struct life *life = actor->life;
-    struct cmd cmd = {.kind = chance(life, 700) ? CMD_FINISH : CMD_DELETE,
-                      .job = {.ref.seq = held.seq, .lease = held.lease, .is_done = true}};
+    struct cmd cmd = {
+        .kind = chance(life, 700) ? CMD_FINISH : CMD_DELETE,
+        .job = {
+            .ref.seq = held.seq, .lease = held.lease, .is_done = true, .brief = chance(life, 500)}};
     if (!held.lease)
         cmd.kind = CMD_DELETE;
     begin_change(actor, &held);

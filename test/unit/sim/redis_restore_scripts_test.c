@@ -225,9 +225,9 @@ static void bring_all(struct brought *all, unsigned count)
         script_encode(&texts[i], &spaces[0], &call, &cmd);
         requests[i] = buf_bytes(&texts[i]);
     }
-    script_join(
-        &request, &spaces[0],
-        &(struct script_joined){.requests = requests, .pushes = count, .one_partition = true});
+    script_join(&request, &spaces[0],
+                &(struct script_joined){
+                    .requests = requests, .pushes = count, .partitions = (uint32_t[BATCH_MAX]){0}});
     struct buf *out = sim_redis_output(conn);
     out->len = 0;
     sim_redis_time(redis, now_us);

@@ -41,6 +41,15 @@ static inline struct bytes take_part(struct bytes *in)
     return part;
 }
 
+/* A job that comes in two parts, as one: the first is moved up to the second. */
+static inline struct bytes job_of(struct bytes front, struct bytes rest)
+{
+    size_t len = front.len - 3; /* without what says so */
+    char *at = (char *)(uintptr_t)rest.at - len;
+    memmove(at, front.at + 3, len);
+    return bytes_of(at, len + rest.len);
+}
+
 /* Sends `request`; the answer's parts are good until the next one. */
 static inline struct script_answer ask(uint32_t partition)
 {
@@ -54,10 +63,16 @@ static inline struct script_answer ask(uint32_t partition)
     assert_true(in.len > 0);
     if (in.at[0] == '-')
         fail_msg("%.*s", (int)in.len, in.at);
-    part_count = in.at[0] == '$' ? 1 : (uint32_t)take_count(&in, '*');
-    assert_in_range(part_count, 1, PARTS_MAX);
-    for (uint32_t i = 0; i < part_count; i++)
-        parts[i] = take_part(&in);
+    uint32_t left = in.at[0] == '$' ? 1 : (uint32_t)take_count(&in, '*');
+    assert_in_range(left, 1, PARTS_MAX);
+    for (part_count = 0; left > 0; left--) {
+        parts[part_count] = take_part(&in);
+        if (part_count > 0 && left > 2 && bytes_starts(parts[part_count], bytes_of("r\0\0", 3))) {
+            parts[part_count] = job_of(parts[part_count], take_part(&in));
+            left--;
+        }
+        part_count++;
+    }
     struct script_parts said = {.partition = partition, .at = parts, .count = part_count};
     assert_int_equal(script_read_answer(&spaces[0], &said, &answer), OK);
     if (sim_lua_work() > most_work)

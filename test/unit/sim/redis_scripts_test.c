@@ -91,9 +91,9 @@ static void p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each(void **
         script_encode(&pushes[i], &spaces[0], &call, &cmd);
         texts[i] = buf_bytes(&pushes[i]);
     }
-    script_join(
-        &request, &spaces[0],
-        &(struct script_joined){.requests = texts, .pushes = PUSHES, .one_partition = true});
+    script_join(&request, &spaces[0],
+                &(struct script_joined){
+                    .requests = texts, .pushes = PUSHES, .partitions = (uint32_t[PUSHES]){0}});
     sim_redis_input(conn, buf_bytes(&request));
     request.len = sim_redis_output(conn)->len = 0;
     for (unsigned i = 0; i < DAEMONS; i++)

@@ -1,7 +1,7 @@
 -- Finishes or deletes one job, or several. The effect is that of one request after the other.
 -- Idempotent: answers are stored.
 --
--- KEYS: four for all requests, or four for each (common.lua).
+-- KEYS: four of each partition (common.lua); see turn.lua.
 -- ARGV, PER_JOB for each request:
 --   1  the request (common.lua)
 --   2  'f' finish, 'd' delete
@@ -9,9 +9,10 @@
 --   4  the job's number (8 bytes); used if there is no id
 --   5  the lease; 0 without one
 --   6  options of a delete: 'd' count it as finished: its work is done; 'f' only if the job is not
---      reserved
--- Returns {header, job without content, as it was before}. seq: its number; state: the state
--- before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such answers.
+--      reserved. Of both, behind these: 'b' the answer is brief
+-- Returns {header, job without content, as it was before}; brief: the header. seq: its number; state:
+-- the state before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such
+-- answers.
 --
 -- This file is the fast path: reserved jobs, without entries for the journal. It takes adjacent
 -- requests for one partition together. All other requests are handled one by one by slow_path(), which
@@ -20,13 +21,14 @@
 -- holds some of them.
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
-local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count = many or #ARGV / PER_JOB
 local answers, answered, journal = { '' }, 0, nil
 -- The counts that the last requests changed; at first those of a topic that turn.lua guesses. They are
 -- read together with the other fields, since most requests change the same counts.
 local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic }
 while answered < count do
-    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
+    local base, partition = args_from + answered * PER_JOB, routes and byte(routes, routes_from + answered + 1)
+    local keys = routes and 4 * partition or 0
     local hash, batch_size, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
     local without_lease = false
     repeat
@@ -38,7 +40,8 @@ while answered < count do
             by_id[#ids + 1], ids[#ids + 1] = batch_size, 'i' .. id
         end
         at = at + PER_JOB
-    until journal or answered + batch_size >= count or KEYS[keys + batch_size * keys_each + 1] ~= hash
+    until journal or answered + batch_size >= count or
+        (routes and byte(routes, routes_from + answered + batch_size + 1) ~= partition)
     local n, found = ids and #ids or 0, nil
     if ids or last then
         ids = ids or {}
@@ -80,9 +83,9 @@ while answered < count do
     at = base
     while done < batch_size do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
+        local options = ARGV[at + 6]
         if not record or not head or journal or seen and seen[name] or
-            not is_first(hash, ARGV[at + 1]) or
-            (ARGV[at + 6] ~= '' and ARGV[at + 6] ~= 'd') then
+            not is_first(hash, ARGV[at + 1]) or byte(options) == 102 then -- 102: f
             break
         end
         local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, head)
@@ -98,15 +101,11 @@ while answered < count do
         elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
-        -- As in job_without_content().
-        local behind = topic_at + topic_len + id_len + 8 * retries
-        local job = name .. head .. sub(record, 1, behind - 1)
-        if not long then job = job .. struct.pack('<H', #record - behind + 1) end
         -- As in header().
         local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. string.reverse(name) ..
             '\0\0\0\0\0\0\0\0'
         local reserved_now, ended = '#h' .. topic, '#f' .. topic
-        if ARGV[at + 2] == 'd' and ARGV[at + 6] == '' then ended = '#d' .. topic end
+        if ARGV[at + 2] == 'd' and byte(options) ~= 100 then ended = '#d' .. topic end -- 100: d
         done = done + 1
         places[done] = sub(record, 3, 3) .. topic ..
             struct.pack('>I4I8', priority, rank) .. name
@@ -139,8 +138,16 @@ while answered < count do
         end
         if seen then seen[name] = true end
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)
-        sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. job
-        answers[answered + done] = { answer, job }
+        if byte(options, -1) == 98 then -- 98: b
+            sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer
+            answers[answered + done] = answer
+        else -- as in job_without_content()
+            local behind = topic_at + topic_len + id_len + 8 * retries
+            local job = name .. head .. sub(record, 1, behind - 1)
+            if not long then job = job .. struct.pack('<H', #record - behind + 1) end
+            sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. job
+            answers[answered + done] = { answer, job }
+        end
         at = at + PER_JOB
     end
     if done > 0 then

@@ -11,7 +11,8 @@ if ARGV[2] == 'd' and job.state == RESERVED and string.find(ARGV[6], 'f', 1, tru
 elseif ARGV[2] == 'f' or given > 0 then
     err = check_lease(job, given)
 end
-local seen, was = visible_state(job, now), job_without_content(job)
+local seen = visible_state(job, now)
+local was = byte(ARGV[6], -1) == 98 and '' or job_without_content(job) -- 98: b, brief
 if err ~= OK then return refusal(header(err, seen, 0, 0, now, 0, job.seq)) end
 unlink(job)
 drop(job)

@@ -1,7 +1,7 @@
 -- Pushes one job, or several. The effect is that of one request after the other. Idempotent:
 -- answers are stored.
 --
--- KEYS: four for all requests, or four for each (common.lua).
+-- KEYS: four of each partition (common.lua); see turn.lua.
 -- ARGV, PER_JOB for each request:
 --   1   the request (common.lua)
 --   2   the part of the record before the creation time; of a compact record, before AHEAD
@@ -35,16 +35,17 @@
 -- Cost: for k jobs that go together 4 to 6 commands, O(k log n) with n jobs in the partition.
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, AHEAD_MAX = 13, 50000 -- the latter as common.lua has it
-local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count = many or #ARGV / PER_JOB
 local answers, answered = { '' }, 0
 while answered < count do
-    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
+    local base, partition = args_from + answered * PER_JOB, routes and byte(routes, routes_from + answered + 1)
+    local keys = routes and 4 * partition or 0
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
     local batch_size, at, done, seen, width = 1, base + PER_JOB, 0, nil, #ARGV[base + 9]
     while width ~= 12 and answered + batch_size < count and ARGV[at + 7] == topic and
-        #ARGV[at + 9] == width and KEYS[keys + batch_size * keys_each + 1] == hash and
+        #ARGV[at + 9] == width and (not routes or byte(routes, routes_from + answered + batch_size + 1) == partition) and
         (tonumber(ARGV[at + 5]) <= now) == ready do
         batch_size, seen = batch_size + 1, seen or {}
         fields[3 + batch_size], at = ARGV[at + 8], at + PER_JOB

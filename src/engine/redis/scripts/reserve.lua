@@ -1,7 +1,7 @@
 -- Reserves ready jobs, for one request or several. The effect is that of one request after the
 -- other; several requests must name one topic each. Idempotent: answers are stored.
 --
--- KEYS: four for all requests (turn.lua), or four for each (common.lua).
+-- KEYS: four of each partition (common.lua). Several requests come by turn.lua only.
 -- ARGV, for each request:
 --   1     the request (common.lua)
 --   2     options: 's' (the first one) see below; 'l' take topics in the order listed, not the best
@@ -15,8 +15,9 @@
 --   4     stop when bodies and properties have this many bytes; of several requests, those before
 --         count too
 --   5 ... topics
--- Returns {header, job with content, ..., firsts}. err: OK or EMPTY. count: jobs. Flags: MORE a
--- topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
+-- Returns {header, job with content, ..., firsts}. A job may be in two parts, the second one its record
+-- and content, which are not copied then; the first one begins with 'r' and two zeros. err: OK or
+-- EMPTY. count: jobs. Flags: MORE a topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
 -- topics, too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
 -- with 'n' and more than one job requested, how many more jobs are ready; else undefined. `firsts`:
 -- 13 bytes for each requested topic: priority (4) and rank (8) of the first job that is still ready,
@@ -44,11 +45,11 @@ local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local PER_REQUEST = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once, and the limit of their bytes
-local count, answers, bytes = many or #KEYS / 4, { '' }, 0
-local keys_each = #KEYS > 4 and 4 or 0
+local count, answers, bytes = many or 1, { '' }, 0
 local shared, shared_topic, wanted_total = nil, nil, 0 -- options and topic of the requests with 's'
 for at = 1, count do
-    local base, keys, answer = args_from + (at - 1) * PER_REQUEST, keys_from + (at - 1) * keys_each, nil
+    local base, answer, got = args_from + (at - 1) * PER_REQUEST, nil, 0
+    local keys = routes and 4 * byte(routes, routes_from + at) or 0
     local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
     local may_share, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
     if may_share then
@@ -123,7 +124,7 @@ for at = 1, count do
             local holder = bound and daemon or '\0\0\0\0\0\0\0\0'
             local soonest, done, reservations, held = promote_at, 0, '', { '', '' }
             local first, first_in, heads, heads_in -- by bucket
-            answer = taken > 0 and { '', '', '' } or { '', '' }
+            answer, got = taken > 0 and { '', '', '', '' } or { '', '' }, taken
             while fits and done < taken do
                 -- Reads records and heads, of adjacent jobs in the same bucket at once.
                 local name, upto = sub(ready[done + 1], -8), done + 1
@@ -191,7 +192,7 @@ for at = 1, count do
                     done = done + 1
                     held[2 * done - 1], held[2 * done] = format('%d', till), sub(ready[done], 2)
                     set[n], set[n + 1] = wanted[n + 1], head
-                    answer[done + 1] = note .. name .. head .. record
+                    answer[2 * done], answer[2 * done + 1] = 'r\0\0' .. note .. name .. head, record
                     reservations = reservations .. name .. pack('<I8', lease)
                 end
             end
@@ -229,7 +230,7 @@ for at = 1, count do
         if answer then -- as header() has it
             answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
                 9007199254740991, left, now)
-            answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) ..
+            answer[2 * taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) ..
                 string.char(close_jobs(ready, taken + 1, CLOSE_JOBS_MAX)) or NONE
         end
     end
@@ -237,9 +238,10 @@ for at = 1, count do
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
         if may_share then ARGV[base + 3] = most end
         answer = slow_path(keys, base, many and PER_REQUEST or #ARGV / count)
+        got = math.max(0, #answer - 2)
     end
     answers[at] = answer
-    if shares then wanted_total = wanted_total - math.max(0, #answer - 2) end
+    if shares then wanted_total = wanted_total - got end
     if count > 1 then
         for i = 2, #answer - 1 do bytes = bytes + #answer[i] end
     end
