@@ -34,7 +34,7 @@ struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
     struct value *recent[KEYS_RECENT]; /* found last, by a hash of their names */
-    uint64_t absent[KEYS_RECENT];      /* looked for in vain: hash + database + 1 */
+    uint64_t absent[KEYS_RECENT];      /* names that were not there: hash + database + 1 */
     bool scans_down; /* HSCAN uses another order, so cursors of other servers are not valid here */
 };
 
