@@ -40,11 +40,13 @@ override CFLAGS   += -std=c17 -pipe $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SA
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # laterd is compiled once more, by the linker, which sees all files at once (decision 143). `make LTO=` leaves this
 # out, and an empty LTO of the environment, which reaches each make that a script or a test runs; so do sanitizers, and
-# a compiler that is not GCC. Tests link objects of the usual kind.
+# a compiler that is not GCC. Its objects hold code of the usual kind, too, which all others link: so they are compiled
+# once.
 ifneq ($(origin LTO)-$(LTO),environment-)
 LTO      := $(if $(SAN),,$(shell $(CC) -flto=auto -flto-partition=balanced -fsyntax-only -x c /dev/null 2>/dev/null && \
-            echo -flto=auto -flto-partition=balanced))
+            echo -flto=auto -flto-partition=balanced -ffat-lto-objects))
 endif
+override LDFLAGS  += $(if $(LTO),-fno-lto)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
 override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
@@ -118,8 +120,9 @@ all: $(BUILD)/laterd $(BUILD)/later $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS)
 # are in assembler text.
 WHOLE    := $(BASE) $(CORE) $(filter-out %/openapi.o,$(PROTO)) $(STORE) $(OS) $(filter-out $(DISPATCH),$(SERVER)) $(LATERD)
 WHOLE    := $(if $(LTO),$(WHOLE))
-$(BUILD)/laterd: $(WHOLE:$(BUILD)/%=$(BUILD)/lto/%) $(filter-out $(WHOLE),$(LATERD) $(ALL_LIB)) mk/hot-path.ld
-	$(CC) $(LDFLAGS) $(if $(LTO),$(OPT) $(STRUCTS) $(PARTS) $(HARDEN) $(LTO)) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
+$(BUILD)/laterd: $(WHOLE) $(filter-out $(WHOLE),$(LATERD) $(ALL_LIB)) mk/hot-path.ld
+	$(CC) $(filter-out -fno-lto,$(LDFLAGS)) $(if $(LTO),$(OPT) $(STRUCTS) $(PARTS) $(HARDEN) $(LTO)) $(HOT_PATH) $(EXPORTS) \
+	    -o $@ $(filter %.o,$^) $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
@@ -148,20 +151,12 @@ $(FLAGS):
 
 $(BUILD)/%.o: %.c Makefile $(FLAGS)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
-
-$(BUILD)/lto/%.o: %.c Makefile $(FLAGS)
-	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(LTO) -MMD -MP -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(if $(filter $@,$(WHOLE)),$(LTO)) -MMD -MP -c -o $@ $<
 
 # llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
 $(BUILD)/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) -w -c -o $@ $<
-
-$(BUILD)/lto/llhttp/%.o: $(LLHTTP)/%.c $(FLAGS)
-	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) -fPIE $(LTO) -w -c -o $@ $<
+	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) $(LTO) -w -c -o $@ $<
 
 # A test takes what it needs of the archive, which holds names of objects only. What a test has inside
 # besides comes before it: then the archive's is not taken.

@@ -14,6 +14,8 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+enum { MOVED_BYTES = 4096 }; /* so much is not copied on its way to a host */
+
 static struct sim_peer *self(struct stream *stream)
 {
     return (struct sim_peer *)stream; /* its first member */
@@ -46,10 +48,11 @@ static void process_leaves(struct sim_peer *peer, enum stream_close how)
     if (peer->peer_closed)
         return;
     if (how == STREAM_LINGER && peer->kept.len)
-        way_add(network, &peer->to_host, FLIGHT_BYTES, buf_bytes(&peer->kept));
+        (void)way_add(network, &peer->to_host, FLIGHT_BYTES, buf_bytes(&peer->kept));
     if (how == STREAM_RESET)
         way_cut(&peer->to_host, sim_random_below(&network->random, way_count(&peer->to_host) + 1));
-    way_add(network, &peer->to_host, how == STREAM_RESET ? FLIGHT_RESET : FLIGHT_SHUT, BYTES(""));
+    (void)way_add(network, &peer->to_host, how == STREAM_RESET ? FLIGHT_RESET : FLIGHT_SHUT,
+                  BYTES(""));
 }
 
 /* The last callback of the stream's handler. */
@@ -63,6 +66,13 @@ static void notify_lost(struct sim_peer *peer, const char *error)
 }
 
 /* ---- the process' side of an open connection ---- */
+
+static void buf_move(struct buf *to, struct buf *from)
+{
+    buf_fini(to);
+    *to = *from;
+    *from = (struct buf){0};
+}
 
 /* Sends kept bytes as far as the window allows. True: there were some, and all were sent. */
 static bool peer_flow(struct sim_peer *peer)
@@ -78,9 +88,12 @@ static bool peer_flow(struct sim_peer *peer)
     }
     if (peer->is_client)
         buf_add(&peer->received, peer->kept.at, count);
+    else if (count >= MOVED_BYTES && count == peer->kept.len)
+        buf_move(&way_add(network, &peer->to_host, FLIGHT_BYTES, BYTES(""))->bytes, &peer->kept);
     else
-        way_add(network, &peer->to_host, FLIGHT_BYTES, bytes_of(peer->kept.at, count));
-    buf_drop(&peer->kept, count);
+        (void)way_add(network, &peer->to_host, FLIGHT_BYTES, bytes_of(peer->kept.at, count));
+    if (peer->kept.len)
+        buf_drop(&peer->kept, count);
     if (resets && sim_random_chance(&network->random, resets) && !peer->peer_closed)
         peer_tear(peer);
     if (peer->window != SIZE_MAX)
@@ -242,7 +255,10 @@ static void peer_gather(struct sim_peer *peer)
 static void stream_verb_send(struct stream *base, struct buf *data)
 {
     struct sim_peer *peer = self(base);
-    buf_add_bytes(&peer->kept, buf_bytes(data));
+    if (!peer->is_client && peer->kept.len == 0 && data->len >= MOVED_BYTES)
+        buf_move(&peer->kept, data);
+    else
+        buf_add_bytes(&peer->kept, buf_bytes(data));
     data->len = 0;
     (void)peer_flow(peer); /* bytes that are sent at once need no `drained` */
 }

@@ -100,7 +100,9 @@ static inline int64_t sim_now_us(const struct sim_net *net)
 }
 
 int64_t sim_delay_us(struct sim_net *network);
-void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, struct bytes bytes);
+/* Returns what was added: its bytes may be replaced. */
+struct flight *way_add(struct sim_net *network, struct way *way, enum flight_kind kind,
+                       struct bytes bytes);
 struct flight *way_first(const struct way *way);
 void way_drop_first(struct way *way);
 void way_cut(struct way *way, uint64_t keep);

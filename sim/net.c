@@ -25,7 +25,8 @@ static int64_t lateness_us(struct sim_net *network)
 
 /* ---- in transit ---- */
 
-void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, struct bytes bytes)
+struct flight *way_add(struct sim_net *network, struct way *way, enum flight_kind kind,
+                       struct bytes bytes)
 {
     struct flight *flight = mem_zalloc(sizeof(*flight));
     int64_t at_us = sim_now_us(network) + sim_delay_us(network) + lateness_us(network);
@@ -34,6 +35,7 @@ void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, st
     way->last_us = flight->at_us;
     buf_add_bytes(&flight->bytes, bytes);
     queue_add(&way->flights, &flight->place);
+    return flight;
 }
 
 /* NULL: nothing is in transit. */
@@ -395,7 +397,7 @@ static void cut_answers(struct sim_peer *peer)
         struct flight *last = LIST_ENTRY(way->flights.last, struct flight, place);
         last->bytes.len = (size_t)sim_random_below(&network->random, last->bytes.len + 1);
     }
-    way_add(network, way, FLIGHT_RESET, BYTES(""));
+    (void)way_add(network, way, FLIGHT_RESET, BYTES(""));
 }
 
 void peer_tear(struct sim_peer *peer)
@@ -479,7 +481,7 @@ void sim_peer_send(struct sim_peer *peer, struct bytes bytes)
     if (peer->is_client)
         buf_add_bytes(&peer->to_server, bytes);
     else
-        way_add(peer->network, &peer->to_process, FLIGHT_BYTES, bytes);
+        (void)way_add(peer->network, &peer->to_process, FLIGHT_BYTES, bytes);
 }
 
 void sim_peer_shut(struct sim_peer *peer)
@@ -487,7 +489,7 @@ void sim_peer_shut(struct sim_peer *peer)
     if (peer->is_client)
         peer->shut = true;
     else if (!peer->process_closed)
-        way_add(peer->network, &peer->to_process, FLIGHT_SHUT, BYTES(""));
+        (void)way_add(peer->network, &peer->to_process, FLIGHT_SHUT, BYTES(""));
 }
 
 void sim_peer_reset(struct sim_peer *peer)

@@ -91,19 +91,26 @@ static struct value **recent_place(struct keyspace *keys, struct bytes name)
 
 struct value *keyspace_find(struct keyspace *keys, unsigned db, struct bytes name)
 {
-    struct value **recent = recent_place(keys, name);
+    uint64_t hash = hash_of(name.at, name.len);
+    struct value **recent = &keys->recent[hash % KEYS_RECENT];
+    uint64_t *absent = &keys->absent[hash % KEYS_RECENT];
     if (*recent && (*recent)->db == db && bytes_eq((*recent)->name, name))
         return *recent;
+    if (*absent == hash + db + 1)
+        return NULL;
     size_t at = key_place(keys, db, name);
     bool there = at < keys->count && compare_key(keys->values[at], db, name) == 0;
     if (there)
         *recent = keys->values[at];
+    else
+        *absent = hash + db + 1;
     return there ? keys->values[at] : NULL;
 }
 
 static void put_key(struct keyspace *keys, struct value *value)
 {
     size_t at = key_place(keys, value->db, value->name);
+    keys->absent[hash_of(value->name.at, value->name.len) % KEYS_RECENT] = 0;
     if (keys->count == keys->cap) {
         keys->cap = keys->cap ? 2 * keys->cap : 16;
         keys->values = mem_realloc(keys->values, keys->cap * sizeof(*keys->values));

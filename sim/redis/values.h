@@ -28,12 +28,13 @@ struct value {
     struct buf string;
 };
 
-enum { KEYS_RECENT = 64 };
+enum { KEYS_RECENT = 256 };
 
 struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
     struct value *recent[KEYS_RECENT]; /* found last, by a hash of their names */
+    uint64_t absent[KEYS_RECENT];      /* names that were not there: hash + database + 1 */
     uint32_t scan_order; /* of HSCAN: each server has another one, and a new one with each start, so
                             that a cursor of before, or of another server, is not valid */
 };

@@ -229,13 +229,14 @@ def test_archaic_words_are_refused_where_texts_have_been_read(tmp_path, path, te
     ("int f(void) { static int calls; return ++calls; }", "may not have the variable calls"),
     ("int setting = 3;", "may not have the variable setting"),
 ])
-def test_a_pure_object_that_reaches_out_is_named(tmp_path, source, says):
+@pytest.mark.parametrize("options", [[], ["-flto", "-ffat-lto-objects"]])
+def test_a_pure_object_that_reaches_out_is_named(tmp_path, options, source, says):
     objects = []
     for name, text in (("core/x", source), ("base/log", "void log_event(int x) { (void)x; }"),
                        ("base/mem", "void mem_free(void *x) { (void)x; }")):
         c_file = plant(tmp_path / f"{name}.c", text)
         objects.append(c_file.with_suffix(".o"))
-        subprocess.run(["gcc", "-fPIE", "-fstack-protector-strong", "-c", "-o", objects[-1],
+        subprocess.run(["gcc", "-fPIE", "-fstack-protector-strong", *options, "-c", "-o", objects[-1],
                         c_file], check=True)
     code, said = lint("lint-purity", *objects)
     assert code == (1 if says else 0), said

@@ -193,6 +193,39 @@ static void scripts_are_whole_and_forgotten_with_the_server(void **state)
     buf_fini(&script);
 }
 
+/* Lua's own way: "%.14g". */
+static void a_script_writes_numbers_as_redis_does(void **state)
+{
+    static const struct {
+        const char *number, *text;
+    } some[] = {{"0", "0"},
+                {"-0", "-0"},
+                {"7", "7"},
+                {"-7", "-7"},
+                {"0.5", "0.5"},
+                {"1e13", "10000000000000"},
+                {"99999999999999", "99999999999999"},
+                {"1e14", "1e+14"},
+                {"123456789012345", "1.2345678901234e+14"},
+                {"1/0", "inf"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+        struct buf script = {0}, command = {0}, answer = {0};
+        buf_addf(&script, "return '' .. (%s)", some[i].number);
+        buf_addf(&answer, "$%zu\r\n%s\r\n", strlen(some[i].text), some[i].text);
+        buf_add_char(&answer, '\0');
+        resp_begin(&command, 3);
+        resp_add_str(&command, "EVAL");
+        resp_add(&command, buf_bytes(&script));
+        resp_add_str(&command, "0");
+        sim_redis_input(conns[0], buf_bytes(&command));
+        hears(conns[0], answer.at);
+        buf_fini(&script);
+        buf_fini(&command);
+        buf_fini(&answer);
+    }
+}
+
 static void subscribers_hear_each_message_once_or_not_at_all(void **state)
 {
     struct sim_redis_conn *hearer = sim_redis_accept(nodes[0]);
@@ -287,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_server_starts_again_with_what_was_saved, setup, teardown),
         cmocka_unit_test_setup_teardown(scripts_are_whole_and_forgotten_with_the_server, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_script_writes_numbers_as_redis_does, setup, teardown),
         cmocka_unit_test_setup_teardown(subscribers_hear_each_message_once_or_not_at_all, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_cluster_sends_on_what_is_not_its, setup, teardown),

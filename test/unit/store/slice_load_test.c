@@ -4,8 +4,10 @@
  */
 #include "built_slice.h"
 #include "slice_bed.h"
+#include "test/unit/support/every.h"
 
 enum {
+    LIVES = 50,
     SLICES = 12,
     JOBS = 16,
     JOB_BYTES = 20000, /* four jobs in a block, about */
@@ -102,7 +104,7 @@ static void load_all(struct arrivals *seen)
 static void jobs_come_in_the_order_of_their_blocks_however_the_reads_end(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) {
+    for (uint64_t seed = 1; seed <= sim_lives(LIVES); seed++) {
         struct arrivals seen;
         begin(&seen, seed);
         add_slices(&seen, JOB_BYTES);
