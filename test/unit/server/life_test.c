@@ -310,7 +310,7 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     bool tiny = seed % 3 == 0;
     bool far = seed % 5 < 2; /* jobs depart to slices all the time, and come back */
     bool exact = seed % 2;   /* half of the lives see no delay but what is asked for */
-    bool large = seed % 8 == 5 || seed % 8 == 6;
+    bool large = seed % 16 == 5;
     life.world = world_new(&(struct world_options){
         .seed = seed,
         .split = true,
