@@ -41,6 +41,7 @@ PARTS = {"heartbeat": ["clock", "marks", "common", "record", "heartbeat"],
          "list": [*SHARED, "job", "walk", "list"],
          "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
          "promote": [*SHARED, "job", "entry", "counts", "promote"],
+         "rebuild": [*SHARED, "job", "counts", "rebuild"],
          **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "change", "resync")}}
 HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
