@@ -238,6 +238,7 @@ def test_a_directory_in_use_is_refused_and_a_dry_run_sends_nothing(importer, bea
 
 def test_a_beanstalkd_cannot_start_while_its_directory_is_read(beanstalkd):
     server = beanstalkd()
+    server.put("t", b"x")  # it listens before it makes its directory
     server.kill()
     with open(f"{server.folder}/lock", "rb") as lock:  # as import takes it
         fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
