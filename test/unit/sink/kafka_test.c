@@ -36,7 +36,7 @@ static int setup(void **state)
     (void)snprintf(url, sizeof(url), "kafka://%s", rd_kafka_mock_cluster_bootstraps(mock));
     bed_open(url);
     assert_true(turn_until_ready(true));
-    assert_int_equal(changes, 1);
+    assert_true(changes > 0);
     return 0;
 }
 
