@@ -207,7 +207,7 @@ class Side:
         return bool(one.kept) or bool(select.select([one.socket], [], [], timeout)[0])
 
     def reopen(self, connection, orderly):
-        """Closes it, waits until the server has noticed, opens another."""
+        """Closes it, waits until the server has noticed, opens another, waits until it is counted as a user of tubes."""
         held = self.connections[connection]
         if orderly:
             held.send("quit\r\n")
@@ -215,6 +215,7 @@ class Side:
         held.close()
         self.wait_connections(CONNECTIONS)
         self.connections[connection] = self.open()
+        self.wait_connections(CONNECTIONS + 1)
 
     def wait_connections(self, count):
         """Waits until the server has noticed who came and who went."""
