@@ -57,6 +57,9 @@ static void a_call_names_the_keys_of_each_partition_once(void **state)
             struct bytes about = args.at[3 + calls[i].keys];
             assert_int_equal(about.len, 6 + (calls[i].keys > 4 ? count : 0));
             assert_memory_equal(about.at + 6, calls[i].which, about.len - 6);
+            assert_int_equal(about.at[1], calls[i].pushes);
+        } else {
+            assert_bytes(args.at[3 + calls[i].keys], script_argument(requests[0], 1));
         }
         for (uint32_t j = 0; j < count; j++)
             buf_fini(&texts[j]);

@@ -4,7 +4,7 @@
 -- The field 'z' is there until they are known again: the last number of before, and the first bucket
 -- that rebuild.lua has not counted. It counts the jobs that it finds, with leases up to that number:
 -- those who reserve add later ones. A job that is given back before it is found is taken off although it
--- was not counted yet, so a count may be too low, by few. When the reserved jobs are no more than one
+-- was not counted yet, and HSCAN may return a job twice, so a count may be too low or too high, by few. When the reserved jobs are no more than one
 -- call can go through, they are counted in one step.
 local function uncounted()
     local last_lease, first = string.match(call('HGET', hash, 'z') or '', '^(%d+) (%d+)$')

@@ -85,7 +85,7 @@ while answered < count do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
         local options = ARGV[at + 6]
         if not record or not head or journal or seen and seen[name] or
-            not is_first(hash, ARGV[at + 1]) or byte(options) == 102 then -- 102: f
+            not is_first(hash, ARGV[at + 1]) or byte(options) == 102 or byte(options, 2) == 102 then -- 102: f
             break
         end
         local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, head)

@@ -142,7 +142,13 @@ if ARGV[4] == 'l' then
     if who == 'another' then return { header(OK, 0, MORE, 0, now, 0, 0), '0' } end
     if not who then return { header(OK, 0, 0, 0, now, 0, 0), '0' } end
 end
-if cursor ~= '0' and bucket == first_uncounted - 1 then count_from = bucket end -- the rest of it
+-- A call that began before the hash was lost counts nothing: it would leave out what is in front of it.
+local gap = bucket > first_uncounted or bucket == first_uncounted and cursor ~= '0'
+if gap then
+    count_from = BUCKETS + 1
+elseif cursor ~= '0' and bucket == first_uncounted - 1 then
+    count_from = bucket -- the rest of it
+end
 local done = false
 while left > 0 and not done do
     local key = bucket < 0 and hash or buckets .. bucket
@@ -156,7 +162,7 @@ while left > 0 and not done do
         done = bucket > BUCKETS or ARGV[4] == 'c'
     end
 end
-if last_lease >= 0 and ARGV[4] ~= 'c' then
+if last_lease >= 0 and not gap and ARGV[4] ~= 'c' then
     local begun = cursor == '0' and bucket or bucket + 1
     call('HSET', hash, 'z', string.format('%.0f %d', last_lease, math.max(first_uncounted, begun)))
 end
