@@ -279,8 +279,8 @@ static void read_head(struct disk *disk, struct found *found, struct directory *
     if (disk->verbs->size(disk, file, &found->size_bytes) == OK &&
         disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK)
         found->verdict = len == BLOCK ? segment_head_decode(block, head) : FORMAT_BLANK;
-    if (found->size_bytes > SEGMENT_FILE_MAX) /* a sparse file has any length */
-        found->size_bytes = SEGMENT_FILE_MAX;
+    if (found->verdict != FORMAT_GOOD && found->size_bytes > SEGMENT_FILE_MAX)
+        found->size_bytes = SEGMENT_FILE_MAX; /* a sparse file has any length */
     disk->verbs->close(disk, file);
     mem_free(block);
     if (found->verdict != FORMAT_GOOD)

@@ -12,8 +12,9 @@
 struct found {
     uint32_t number;
     enum format_verdict verdict; /* of its header */
-    uint64_t size_bytes;      /* of the file; directory_read_lenient(): SEGMENT_FILE_MAX at most */
-    struct segment_head head; /* FORMAT_GOOD */
+    uint64_t size_bytes;         /* of the file; directory_read_lenient(): without a good header
+                                    SEGMENT_FILE_MAX at most */
+    struct segment_head head;    /* FORMAT_GOOD */
     const char *fault; /* directory_read_lenient(): why it is not used, for people; or NULL */
 };
 
