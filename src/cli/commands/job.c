@@ -473,6 +473,8 @@ static int run_reschedule(struct cli *cli, int argc, char **argv)
     call.text = buf_bytes(&text);
     if (code == EXIT_DONE)
         code = all(cli, argc, argv, &call);
+    else
+        json_decref(call.body);
     buf_fini(&text);
     return code;
 }

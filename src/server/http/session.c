@@ -212,7 +212,10 @@ static const char *refusal_code(enum err err, int status)
 static void refuse_with(struct http_session *http, enum err err, int status, const char *detail)
 {
     struct response_format format = {.dialect = DIALECT_COUNT, .close = true};
-    struct problem problem = {.status = status, .err = err, .code = refusal_code(err, status)};
+    struct problem problem = {.status = status,
+                              .err = err,
+                              .code = refusal_code(err, status),
+                              .config_key = status == 413 ? "limits.request_bytes" : NULL};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
     struct request *request = request_new(http, &format);
