@@ -98,14 +98,18 @@ $(CPP_OK): $(STAMPS)/cppcheck/%.c.ok: %.c $(BUILD)/%.o tools/cppcheck.txt
 	    -D__ORDER_LITTLE_ENDIAN__=1 $<
 	@touch $@
 
-# The unit tests once more, with everything the sanitizers see. A build of its own. Lives are slow there:
+# The unit tests once more, under the sanitizers. A build of its own. Lives are slow there:
 # fewer seeds, and of tests that go from point to point every 41st (test/unit/support/every.h). Of each
-# allocation eight callers are kept: all of them are a quarter of the time of tests that allocate much.
+# allocation eight callers are kept: all of them are a quarter of the time of tests that allocate much. Freed memory
+# is kept from use until 16 MiB more were freed (256 MiB by default): a third of the kernel's time less. The address of
+# a local that outlives its function is found by the compiler and by clang-tidy; to find it while running takes a fifth
+# of the time (SANITIZE_RETURNS=1).
 # The program's code is built with -Og: -O1 takes a third longer to compile, and the tests run no sooner. Their
 # own code is not optimized: that takes longer still to compile.
+SANITIZE_RETURNS ?= 0
 SANITIZE_SEEDS ?= 12
 SANITIZE_EVERY ?= 41
 sanitize: ## unit tests under the address and undefined-behaviour sanitizers
-	ASAN_OPTIONS=detect_stack_use_after_return=1:malloc_context_size=8 SIM_SEEDS=$(SANITIZE_SEEDS) DAY_SEEDS=1 \
+	ASAN_OPTIONS=detect_stack_use_after_return=$(SANITIZE_RETURNS):malloc_context_size=8:quarantine_size_mb=16 SIM_SEEDS=$(SANITIZE_SEEDS) DAY_SEEDS=1 \
 	    SIM_EVERY=$(SANITIZE_EVERY) $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-Og -g1' \
 	    TEST_OPT='-O0 -Wno-format-truncation' unit-run
