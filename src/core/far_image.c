@@ -269,7 +269,8 @@ static bool take_order(struct core *core, struct bytes image)
     struct far_taking *taking = &core->far.taking;
     if (taking->counts.len == 0 || image.len % ENTRY_BYTES)
         return false;
-    for (const char *at = image.at; at != image.at + image.len; at += ENTRY_BYTES) {
+    for (size_t i = 0; i < image.len; i += ENTRY_BYTES) {
+        const char *at = image.at + i;
         if (taking->left == 0 && !begin_order(core))
             return false;
         struct far_ready_entry entry = {.priority = get_u32(at),

@@ -120,7 +120,8 @@ static void add_place(struct buf *out, struct bytes place, struct bytes topic)
         }
         at += fill ? len : 1;
     }
-    add_safe(out, bytes_of(place.at + from, at - from));
+    if (from < at)
+        add_safe(out, bytes_of(place.at + from, at - from));
 }
 
 static void broker_name(const struct target *target, struct bytes topic, struct buf *out_name)

@@ -48,6 +48,9 @@ static bool is_ipv6(struct bytes text)
 
 bool host_next_name(struct bytes *names, struct bytes *out_name)
 {
+    *out_name = *names;
+    if (names->len == 0)
+        return false;
     size_t start = 0, end;
     while (start < names->len && (names->at[start] == ' ' || names->at[start] == ','))
         start++;

@@ -254,6 +254,8 @@ static void set_dead(struct slice *slice, uint32_t unit)
 
 bool slice_set_dead(struct slice *slice, const struct slice_record *record)
 {
+    if (record->dead_bytes == 0)
+        return true;
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
     while (reader.at < reader.end) {
