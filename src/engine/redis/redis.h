@@ -3,6 +3,7 @@
  * at once. Commands are executed by scripts (script.h).
  *
  *     engine.c          the verbs of the port
+ *     open.c            opens it and ends it, by running turns
  *     command.c         commands and their answers
  *     describe.c        metrics, and the reason why Redis cannot be used
  *     fanout.c          commands on topics: calls to all partitions
