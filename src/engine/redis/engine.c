@@ -446,6 +446,8 @@ static void make_client(struct redis_engine *redis)
                                              .sentinel_password = options->sentinel_password,
                                              .tls = options->tls,
                                              .loop = options->loop,
+                                             .ended = options->connection_ended,
+                                             .owner = options->owner,
                                              .timeout_us = options->timeout_us});
     script_requests_init(&redis->calls, &(struct script_requests_options){
                                             .space = &redis->space,
@@ -542,6 +544,8 @@ static void make_parts(struct redis_engine *redis)
                                                               .password = options->url.password,
                                                               .db = options->url.db,
                                                               .tls = options->tls,
+                                                              .ended = options->connection_ended,
+                                                              .owner = options->owner,
                                                               .timeout_us = options->timeout_us}});
 }
 
@@ -668,6 +672,14 @@ void redis_engine_serve(struct redis_engine *redis)
     }
     loop_arm(redis->options.loop, &redis->give_up, now_us + OPEN_US);
     loop_arm(redis->options.loop, &redis->report, now_us + OPEN_LOG_US);
+}
+
+/* All connections have a pointer to our URL. */
+void redis_engine_log_in_as(struct redis_engine *redis, const struct redis_url *url)
+{
+    struct redis_url *own = &redis->options.url;
+    memcpy(own->user, url->user, sizeof(own->user));
+    memcpy(own->password, url->password, sizeof(own->password));
 }
 
 /* Gives back jobs that our connections hold, and has others take over our partitions. */
