@@ -145,7 +145,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
     *out_status = EXIT_WRONG_CONFIG;
     if (command_line_check(&line->config) || set_zone(&line->config))
         return false;
-    if ((*out_status = exit_status_of(engine_check_files(&line->config))) != 0)
+    if ((*out_status = exit_status_of(engine_read_files(&line->config, &line->login))) != 0)
         return false;
     if ((*out_status = brokers_load(&line->config, &line->brokers)) != 0 ||
         (*out_status = laterd_journal_load(&line->config, &line->journal)) != 0)

@@ -9,6 +9,7 @@
 #include "laterd/brokers.h"
 #include "laterd/election.h"
 #include "laterd/journal.h"
+#include "laterd/redis_login.h"
 #include "server/config/config.h"
 
 struct command_line {
@@ -18,6 +19,7 @@ struct command_line {
     struct brokers brokers;        /* their plugins are loaded; none is open */
     struct laterd_journal journal; /* the same */
     struct election election;      /* its plugin is loaded; it is not open */
+    struct redis_login login;      /* with engine = redis: was read */
     bool as_beanstalkd;
     bool persist;                        /* false: nothing is kept on disk */
     const char *user;                    /* to become; NULL: keep ours. Borrowed from argv */

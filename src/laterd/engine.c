@@ -25,9 +25,9 @@ enum err engine_check(const struct config *config)
     return config->engine == ENGINE_REDIS ? engine_redis_check(config) : OK;
 }
 
-enum err engine_check_files(const struct config *config)
+enum err engine_read_files(const struct config *config, struct redis_login *out_login)
 {
-    return config->engine == ENGINE_REDIS ? engine_redis_check_files(config) : OK;
+    return config->engine == ENGINE_REDIS ? engine_redis_read_files(config, out_login) : OK;
 }
 
 int engine_refuse_binlog(const struct command_line *line)
@@ -300,7 +300,7 @@ void engine_close(struct laterd_engine *engine)
 {
     engine_stop(engine);
     embedded_close(engine->embedded);
-    engine_redis_free(engine->redis);
+    engine_redis_close(engine);
     tls_free(engine->tls);
     if (engine->loop)
         os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));
@@ -309,6 +309,7 @@ void engine_close(struct laterd_engine *engine)
     free(engine->data_dir); /* realpath()'s */
     *engine = (struct laterd_engine){.member = engine->member,
                                      .journal = engine->journal,
+                                     .login = engine->login,
                                      .progress = engine->progress,
                                      .progress_owner = engine->progress_owner};
 }

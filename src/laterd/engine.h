@@ -16,6 +16,7 @@ struct redis_engine;
 struct restore;
 struct journal_control;
 struct journal_maker;
+struct redis_login;
 struct tls;
 
 /* Why engine_open() has failed. In an election only the first is reported on standard error. */
@@ -33,7 +34,8 @@ struct laterd_engine {
     struct embedded *embedded;  /* NULL: it is the Redis engine */
     struct redis_engine *redis; /* NULL: it is the embedded engine */
     char label[96];             /* of this daemon, for people: Redis engine only */
-    /* These four are set before engine_open(): */
+    /* These five are set before engine_open(): */
+    struct redis_login *login;     /* of the Redis engine, and what engine_read_files() has read */
     struct journal_maker *journal; /* of the Redis engine; NULL: no journal */
     const struct member *member;   /* in an election: fences the disk; else NULL */
     enum err (*progress)(void *owner, const struct store_opening *opening);
@@ -52,9 +54,11 @@ struct laterd_engine {
 /* Checks the configuration without opening anything; the error is on standard error. */
 enum err engine_check(const struct config *config) MUST_USE;
 
-/* The same of the files that it names (redis.tls_ca and others), of a configuration that has passed
-   engine_check(). ERR_NOT_FOUND: one cannot be read or used. Before there are other threads. */
-enum err engine_check_files(const struct config *config) MUST_USE;
+/* The same of the files and variables that it names (redis.url, redis.tls_ca and others), of a
+   configuration that has passed engine_check(): reads what says who we are to Redis, and borrows
+   from `config`. ERR_NOT_FOUND: one cannot be read or used; ERR_INVALID: what it has is wrong.
+   Before there are other threads. */
+enum err engine_read_files(const struct config *config, struct redis_login *out_login) MUST_USE;
 
 /* Refuses to start with a beanstalkd log in the data directory, whose jobs we would not serve.
    Returns as engine_open(). */
@@ -103,13 +107,14 @@ void engine_close(struct laterd_engine *engine);
 /* Each is as the function of the same name above, for engine = redis. In a build with REDIS=0
    engine_redis_open() refuses, and there is never a `redis`. */
 enum err engine_redis_check(const struct config *config) MUST_USE;
-enum err engine_redis_check_files(const struct config *config) MUST_USE;
+enum err engine_redis_read_files(const struct config *config,
+                                 struct redis_login *out_login) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine) MUST_USE;
 int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,
                               struct laterd_engine *engine);
-void engine_redis_stop(struct redis_engine *redis); /* as engine_stop(); NULL does nothing */
-void engine_redis_free(struct redis_engine *redis); /* NULL does nothing */
+void engine_redis_stop(struct redis_engine *redis);    /* as engine_stop(); NULL does nothing */
+void engine_redis_close(struct laterd_engine *engine); /* its part of engine_close() */
 struct engine *engine_redis_port(struct redis_engine *redis);
 /* NULL: this daemon writes no journal. */
 struct restore *engine_redis_restore(struct redis_engine *redis);

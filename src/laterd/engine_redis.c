@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "laterd/complain.h"
 #include "laterd/engine.h"
+#include "laterd/redis_login.h"
 #include "os/tls.h"
+#include "sink/reference.h"
 
 #ifdef LATERD_NO_REDIS
 
@@ -17,9 +19,10 @@ enum err engine_redis_check(const struct config *config)
     return OK;
 }
 
-enum err engine_redis_check_files(const struct config *config)
+enum err engine_redis_read_files(const struct config *config, struct redis_login *out_login)
 {
     (void)config;
+    (void)out_login;
     return OK;
 }
 
@@ -46,9 +49,9 @@ void engine_redis_stop(struct redis_engine *redis)
     (void)redis; /* there is none */
 }
 
-void engine_redis_free(struct redis_engine *redis)
+void engine_redis_close(struct laterd_engine *engine)
 {
-    (void)redis;
+    (void)engine;
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)
@@ -75,6 +78,8 @@ enum err engine_redis_check(const struct config *config)
 {
     struct redis_url url;
     struct redis_error error = {.text = ""};
+    if (reference_is(config->redis_url))
+        return OK; /* engine_redis_read_files() reads it */
     enum err err = redis_url_read(bytes_str(config->redis_url), &url, &error);
     if (err)
         complain("%s%s", config_place_text(config_place(config, "redis", "url")).text, error.text);
@@ -95,62 +100,88 @@ static enum err make_tls(const struct config *config, struct tls **out_tls,
 }
 
 /* Of the key that the error begins with. */
-static struct config_place_text place_of_tls(const struct config *config, const char *error)
+static struct config_place_text place_of(const struct config *config, const char *error)
 {
-    static const char *const keys[] = {"tls_ca", "tls_certificate", "tls_key"};
+    static const char *const keys[] = {"tls_ca", "tls_certificate", "tls_key", "sentinel_password"};
     struct config_place place = config_place(config, "redis", "url");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         char begin[40];
-        int len = snprintf(begin, sizeof(begin), "redis.%s =", keys[i]);
+        int len = snprintf(begin, sizeof(begin), "redis.%s", keys[i]);
         if (strncmp(error, begin, (size_t)len) == 0 && config_place(config, "redis", keys[i]).path)
             place = config_place(config, "redis", keys[i]);
     }
     return config_place_text(place);
 }
 
-enum err engine_redis_check_files(const struct config *config)
+/* Passwords may come from the environment, where no configuration file shows them. */
+enum err engine_redis_read_files(const struct config *config, struct redis_login *out_login)
 {
-    struct redis_url url;
     struct redis_error error = {.text = ""};
     struct tls *tls = NULL;
-    if (redis_url_read(bytes_str(config->redis_url), &url, &error) || !url.tls)
-        return OK; /* what is wrong with the URL engine_redis_check() has said */
-    if (make_tls(config, &tls, &error)) {
-        complain("%s%s", place_of_tls(config, error.text).text, error.text);
-        return ERR_NOT_FOUND;
-    }
+    *out_login = (struct redis_login){
+        .url = config->redis_url,
+        .sentinel_password = config->sentinel_password,
+        .default_password = getenv("LATERD_REDIS_PASSWORD"),
+        .default_sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD"),
+    };
+    enum err err = redis_login_read(out_login, &error);
+    if (!err && out_login->now.url.tls && make_tls(config, &tls, &error))
+        err = ERR_NOT_FOUND;
+    if (err)
+        complain("%s%s", place_of(config, error.text).text, error.text);
     tls_free(tls);
-    return OK;
+    return err;
 }
 
-/* Passwords may come from the environment, where no configuration file shows them. */
-static void take_passwords(struct redis_options *options)
+/* ---- user and passwords that were replaced ---- */
+
+static void connection_ended(void *owner)
 {
-    const char *password = getenv("LATERD_REDIS_PASSWORD");
-    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
-    if (password && !options->url.password[0])
-        (void)snprintf(options->url.password, sizeof(options->url.password), "%s", password);
-    if (sentinel_password && !options->sentinel_password[0])
-        options->sentinel_password = sentinel_password;
+    redis_login_again(owner);
 }
+
+/* A standby that was given up, perhaps for the former password, is made again at once. */
+static void log_in_changed(struct redis_login *login)
+{
+    struct laterd_engine *engine = login->owner;
+    engine->standby_at_us = 0;
+    if (engine->redis)
+        redis_engine_log_in_as(engine->redis, &login->now.url);
+}
+
+static void log_in_unread(struct redis_login *login, const char *why)
+{
+    (void)login;
+    log_event(LOG_WARN, "redis_password_unread", "reason=\"%s\" hint=\"%s\"", why,
+              "user and passwords stay those that laterd had before");
+}
+
+/* ---- opening ---- */
 
 /* What to open it with. */
 static enum err prepare(const struct command_line *line, const struct platform *platform,
                         struct laterd_engine *engine, struct redis_options *out_options,
                         struct redis_error *out_error)
 {
-    struct redis_options *options = out_options;
-    enum err err = assemble_redis(&line->config, platform, options, out_error);
+    struct redis_login *login = engine->login;
+    const struct redis_secrets *now = &login->now;
     (void)snprintf(engine->label, sizeof(engine->label), "%s, process %d", platform->host,
                    (int)getpid());
-    if (!err && options->url.tls && !engine->tls)
-        err = make_tls(&line->config, &engine->tls, out_error);
-    if (err)
-        return err;
-    take_passwords(options);
-    options->tls = engine->tls;
-    options->journal = engine->journal;
-    options->label = engine->label;
+    if (now->url.tls && !engine->tls) {
+        enum err err = make_tls(&line->config, &engine->tls, out_error);
+        if (err)
+            return err;
+    }
+    login->loop = platform->loop;
+    login->changed = log_in_changed;
+    login->unread = log_in_unread;
+    login->owner = engine;
+    *out_options = assemble_redis(&line->config, platform, &now->url, now->sentinel_password);
+    out_options->tls = engine->tls;
+    out_options->connection_ended = connection_ended;
+    out_options->owner = login;
+    out_options->journal = engine->journal;
+    out_options->label = engine->label;
     return OK;
 }
 
@@ -231,9 +262,11 @@ void engine_redis_stop(struct redis_engine *redis)
     redis_engine_stop(redis);
 }
 
-void engine_redis_free(struct redis_engine *redis)
+void engine_redis_close(struct laterd_engine *engine)
 {
-    redis_engine_free(redis);
+    redis_engine_free(engine->redis);
+    if (engine->login)
+        redis_login_stop(engine->login);
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)

@@ -157,6 +157,7 @@ static void prepare_engine(struct service *service)
     struct command_line *line = service->line;
     service->engine.progress = on_opening_progress;
     service->engine.progress_owner = service;
+    service->engine.login = &line->login;
     service->engine.journal =
         laterd_journal_maker(&line->journal, &line->config, service->platform->loop);
 }

@@ -92,12 +92,13 @@ struct embedded_journal assemble_journal(const struct config *config)
 
 #ifndef LATERD_NO_REDIS
 
-enum err assemble_redis(const struct config *config, const struct platform *platform,
-                        struct redis_options *out_options, struct redis_error *out_error)
+struct redis_options assemble_redis(const struct config *config, const struct platform *platform,
+                                    const struct redis_url *url, const char *sentinel_password)
 {
-    struct redis_options options = {
+    return (struct redis_options){
+        .url = *url,
         .sentinel_user = config->sentinel_user,
-        .sentinel_password = config->sentinel_password,
+        .sentinel_password = sentinel_password,
         .prefix = config->redis_prefix,
         .partitions = (uint32_t)config->redis_partitions,
         .order = (enum redis_order)config->redis_order,
@@ -111,10 +112,6 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
         .journal_detaches = config->journal_on_lag == JOURNAL_ON_LAG_DETACH,
         .loop = platform->loop,
     };
-    enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, out_error);
-    if (!err)
-        *out_options = options;
-    return err;
 }
 
 #endif

@@ -61,9 +61,9 @@ struct embedded_options assemble_embedded(const struct config *config,
 struct embedded_journal assemble_journal(const struct config *config);
 
 #ifndef LATERD_NO_REDIS
-/* ERR_INVALID: redis.url cannot be read; out_error says why. */
-enum err assemble_redis(const struct config *config, const struct platform *platform,
-                        struct redis_options *out_options, struct redis_error *out_error) MUST_USE;
+/* `url` and `sentinel_password`: what redis.url and redis.sentinel_password stand for. */
+struct redis_options assemble_redis(const struct config *config, const struct platform *platform,
+                                    const struct redis_url *url, const char *sentinel_password);
 #endif
 
 /* Of [push]; platform->loop is set. */

@@ -93,6 +93,8 @@ static void end(struct link *link)
         loop_arm(loop, &link->retry, loop->now_us + with_jitter(link->back_off_us));
         link->back_off_us = backoff_after(link->back_off_us, BACK_OFF_MAX_US);
     }
+    if (was_open && !link->rested && link->options.ended)
+        link->options.ended(link->options.owner);
     if (was_open)
         link->options.callbacks->down(link->options.callbacks, link);
     if (link->rested) /* no error to report when it is wanted again */

@@ -62,11 +62,15 @@ int64_t link_counts_bound_us(unsigned bucket);
 struct link_options {
     struct link_callbacks *callbacks;
     struct loop *loop;
-    const char *user, *password;
+    const char *user, *password; /* read at each connection, so they may change in between */
     unsigned db;
     struct tls *tls;            /* NULL: none; not over Unix sockets */
     bool subscriber;            /* all replies are messages */
     struct link_counts *counts; /* shared by several links; NULL: not counted. Borrowed */
+    /* A connection ended, or could not be made, but for link_rest(): called before `down`. NULL:
+       nobody is told. */
+    void (*ended)(void *owner);
+    void *owner;
     int64_t timeout_us; /* for the name look-up, for connecting, and for silence while replies are
                            pending */
 };

@@ -250,6 +250,8 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
                                 .password = options->password,
                                 .tls = options->tls,
                                 .subscriber = true,
+                                .ended = options->ended,
+                                .owner = options->ended_owner,
                                 .timeout_us = options->timeout_us};
     *sentinels = (struct sentinels){
         .options = *options, .count = options->url->address_count, .timer.expired = retry};

@@ -30,6 +30,8 @@ struct sentinels_options {
     const char *user, *password; /* the sentinels', not the servers' */
     struct tls *tls;             /* NULL: none */
     struct loop *loop;
+    void (*ended)(void *ended_owner); /* as in struct link_options */
+    void *ended_owner;
     int64_t timeout_us;
     void (*named)(void *owner, const struct redis_address *master);
     /* No sentinel names a master, for a permanent reason (link->error). */

@@ -51,6 +51,9 @@ struct topology_options {
     const char *sentinel_user, *sentinel_password; /* empty: none is asked for */
     struct tls *tls;                               /* NULL: none */
     struct loop *loop;
+    /* Of each connection, those to sentinels as well: as in struct link_options. */
+    void (*ended)(void *owner);
+    void *owner;
     int64_t timeout_us;
 };
 
@@ -80,7 +83,8 @@ struct topology {
 };
 
 /* Begins to connect; nothing is reported before this returns. The options are copied, what they
-   point to is borrowed. Must not move. */
+   point to is borrowed; users and passwords are read at each connection, so they may change in
+   between. Must not move. */
 void topology_init(struct topology *topology, const struct topology_options *options);
 void topology_fini(struct topology *topology);
 

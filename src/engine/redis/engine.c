@@ -446,6 +446,8 @@ static void make_client(struct redis_engine *redis)
                                              .sentinel_password = options->sentinel_password,
                                              .tls = options->tls,
                                              .loop = options->loop,
+                                             .ended = options->connection_ended,
+                                             .owner = options->owner,
                                              .timeout_us = options->timeout_us});
     script_requests_init(&redis->calls, &(struct script_requests_options){
                                             .space = &redis->space,
@@ -542,6 +544,8 @@ static void make_parts(struct redis_engine *redis)
                                                               .password = options->url.password,
                                                               .db = options->url.db,
                                                               .tls = options->tls,
+                                                              .ended = options->connection_ended,
+                                                              .owner = options->owner,
                                                               .timeout_us = options->timeout_us}});
 }
 
@@ -670,6 +674,14 @@ void redis_engine_serve(struct redis_engine *redis)
     loop_arm(redis->options.loop, &redis->report, now_us + OPEN_LOG_US);
 }
 
+/* All connections have a pointer to our URL. */
+void redis_engine_log_in_as(struct redis_engine *redis, const struct redis_url *url)
+{
+    struct redis_url *own = &redis->options.url;
+    memcpy(own->user, url->user, sizeof(own->user));
+    memcpy(own->password, url->password, sizeof(own->password));
+}
+
 /* Gives back jobs that our connections hold, and has others take over our partitions. */
 static void announce_leaving(struct redis_engine *redis)
 {
@@ -733,55 +745,6 @@ void redis_engine_free(struct redis_engine *redis)
     mem_free(redis->kicked.jobs);
     rates_fini(&redis->rates);
     mem_free(redis);
-}
-
-/* ---- waiting ---- */
-
-/* Runs a turn of the loop and of the engine. */
-static void turn_alone(struct redis_engine *redis)
-{
-    loop_turn(redis->options.loop, engine_end(&redis->engine));
-    engine_match(&redis->engine);
-}
-
-static enum err wait_until_started(struct redis_engine *redis, struct redis_error *out_error)
-{
-    enum err err;
-    while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
-        turn_alone(redis);
-    return err;
-}
-
-enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error)
-{
-    redis_engine_serve(redis);
-    return wait_until_started(redis, out_error);
-}
-
-enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
-                           struct redis_error *out_error)
-{
-    struct redis_engine *redis;
-    enum err err = redis_engine_new(options, &redis, out_error);
-    if (err)
-        return err;
-    err = wait_until_started(redis, out_error);
-    if (err) {
-        redis_engine_stop(redis);
-        redis_engine_free(redis);
-        return err;
-    }
-    *out_redis = redis;
-    return OK;
-}
-
-void redis_engine_stop(struct redis_engine *redis)
-{
-    if (!redis)
-        return;
-    redis_engine_leave(redis);
-    while (!redis_engine_left(redis))
-        turn_alone(redis);
 }
 
 struct engine *redis_engine_port(struct redis_engine *redis)

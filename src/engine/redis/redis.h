@@ -3,6 +3,7 @@
  * at once. Commands are executed by scripts (script.h).
  *
  *     engine.c          the verbs of the port
+ *     open.c            opens it and ends it, by running turns
  *     command.c         commands and their answers
  *     describe.c        metrics, and the reason why Redis cannot be used
  *     fanout.c          commands on topics: calls to all partitions
@@ -48,8 +49,13 @@ enum redis_order {
 
 struct redis_options {
     struct redis_url url;
-    const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
+    const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none. Borrowed, and
+                                                      read at each connection */
     struct tls *tls;                               /* if the url asks for it; borrowed */
+    /* A connection ended, or could not be made: perhaps a password was replaced, see
+       redis_engine_log_in_as(). NULL: nobody is told. */
+    void (*connection_ended)(void *owner);
+    void *owner;
     const char *prefix;
     uint32_t partitions;
     enum redis_order order;
@@ -86,6 +92,9 @@ enum err redis_engine_started(struct redis_engine *redis, struct redis_error *ou
  * earlier changes are known here, which takes one round trip.
  */
 void redis_engine_serve(struct redis_engine *redis);
+/* Later connections to servers log in with the user and password of this URL; all else of it is
+   ignored. */
+void redis_engine_log_in_as(struct redis_engine *redis, const struct redis_url *url);
 /* Begins to leave: tells the other daemons, which take over what it holds. Nothing may be submitted
    any more. */
 void redis_engine_leave(struct redis_engine *redis);

@@ -117,12 +117,12 @@ struct config {
     int64_t sdmq_machine, sdmq_clear_all;
     int64_t job_bytes; /* of beanstalkd clients; body_bytes is of all others */
     enum config_engine engine;
-    char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
+    char redis_url[CONFIG_TEXT_MAX]; /* may be a reference, or hold a password: not for the log */
     char redis_prefix[CONFIG_PREFIX_MAX];
     char time_zone[CONFIG_WORD_MAX]; /* "Europe/Berlin"; empty: the machine's */
     char tls_ca[CONFIG_WORD_MAX], tls_certificate[CONFIG_WORD_MAX], tls_key[CONFIG_WORD_MAX];
     char sentinel_user[CONFIG_WORD_MAX];
-    char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
+    char sentinel_password[CONFIG_WORD_MAX]; /* the same */
     int64_t push_timeout_us, push_connect_us, push_response_bytes;
     int64_t push_concurrency, push_host_concurrency, push_breaker_failures;
     char push_host_rate[CONFIG_RATE_MAX]; /* as rate_read() reads it; "0": no limit */

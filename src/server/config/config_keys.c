@@ -168,8 +168,9 @@ const struct config_key config_keys[] = {
      "number of laterds share)."},
     {"redis", "url", KIND_URL, 0, 0, 0, "redis://127.0.0.1:6379",
      "redis://[user:password@]host:port/db, unix:///path, redis+sentinel://h1,h2,h3/name/db or "
-     "redis+cluster://h1,h2,h3; with rediss over TLS. The environment's LATERD_REDIS_PASSWORD is "
-     "the password if this has none."},
+     "redis+cluster://h1,h2,h3; with rediss over TLS. $NAME is the environment's variable, "
+     "file:/PATH the first line of a file. The environment's LATERD_REDIS_PASSWORD is the password "
+     "if this has none."},
     {"redis", "prefix", KIND_PREFIX, 0, 0, 0, "laterd",
      "Begins the names of all keys: one for each queue that shares a Redis."},
     {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 1, 1024, "16",
@@ -192,8 +193,8 @@ const struct config_key config_keys[] = {
     {"redis", "sentinel_user", KIND_WORD, WORD(sentinel_user), 0, 0, "",
      "Who laterd is to the sentinels, if they ask; user and password in the url are the servers'."},
     {"redis", "sentinel_password", KIND_SECRET, WORD(sentinel_password), 0, 0, "",
-     "The sentinels' password. If this is empty it is the environment's "
-     "LATERD_REDIS_SENTINEL_PASSWORD."},
+     "The sentinels' password; $NAME and file:/PATH as there. If this is empty it is the "
+     "environment's LATERD_REDIS_SENTINEL_PASSWORD."},
     {"journal", "url", KIND_SECRET, WORD(journal_url), 0, 0, "",
      "mysql://user[:password]@host[:port]/database of a MySQL or MariaDB that every change is "
      "written to; behind it ?tls=on or ?tls=verify, ?socket=/path. $NAME is the environment's "

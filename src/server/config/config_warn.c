@@ -133,7 +133,8 @@ static void add_unused_ca(const struct config *config, struct buf *out)
     }
 }
 
-/* Files that are for TLS, and what is for sentinels, with a redis.url that has none of it. */
+/* Files that are for TLS, and what is for sentinels, with a redis.url that has none of it. What
+ * $NAME and file:PATH stand for is not known here. */
 static void add_unused_of_redis(const struct config *config, struct buf *out)
 {
     static const char *const names[] = {"tls_ca", "tls_certificate", "tls_key", "sentinel_user",
@@ -143,6 +144,8 @@ static void add_unused_of_redis(const struct config *config, struct buf *out)
     bool sentinels = strstr(config->redis_url, "+sentinel://") != NULL;
     if (config->engine != ENGINE_REDIS)
         return; /* add_unused_sections() warns */
+    if (config->redis_url[0] == '$' || strncmp(config->redis_url, "file:", 5) == 0)
+        return;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const struct config_key *key = config_find("redis", names[i]);
         const char *value = (const char *)config + key->at; /* a word */

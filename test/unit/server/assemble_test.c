@@ -109,23 +109,19 @@ static void errors_of_http_name_the_limits_of_the_engine(void **state)
 }
 
 #ifndef LATERD_NO_REDIS
-static void a_url_that_cannot_be_read_leaves_the_options_untouched(void **state)
+static void the_redis_engine_is_told_who_it_is_by_what_the_keys_stand_for(void **state)
 {
     struct fixture *it = fixture();
-    struct redis_error error = {.text = ""};
-    struct redis_options options = {.partitions = 99};
+    const struct redis_url url = {.db = 3};
     struct loop loop;
-    it->platform.loop = &loop;
     (void)state;
-    (void)snprintf(it->config.redis_url, sizeof(it->config.redis_url), "http://127.0.0.1");
-    assert_int_equal(assemble_redis(&it->config, &it->platform, &options, &error), ERR_INVALID);
-    assert_int_equal(options.partitions, 99);
-    assert_true(error.text[0]);
-    (void)snprintf(it->config.redis_url, sizeof(it->config.redis_url), "redis://127.0.0.1:7000/3");
+    it->platform.loop = &loop;
     it->config.redis_partitions = 4;
-    assert_int_equal(assemble_redis(&it->config, &it->platform, &options, &error), OK);
+    (void)snprintf(it->config.sentinel_password, sizeof(it->config.sentinel_password), "file:/p");
+    struct redis_options options = assemble_redis(&it->config, &it->platform, &url, "guard");
     assert_int_equal(options.partitions, 4);
     assert_int_equal(options.url.db, 3);
+    assert_string_equal(options.sentinel_password, "guard");
     assert_ptr_equal(options.loop, &loop);
 }
 #endif
@@ -140,7 +136,7 @@ int main(void)
         cmocka_unit_test(durability_reaches_engine_and_store),
         cmocka_unit_test(errors_of_http_name_the_limits_of_the_engine),
 #ifndef LATERD_NO_REDIS
-        cmocka_unit_test(a_url_that_cannot_be_read_leaves_the_options_untouched),
+        cmocka_unit_test(the_redis_engine_is_told_who_it_is_by_what_the_keys_stand_for),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -360,6 +360,11 @@ static void what_is_for_tls_or_sentinels_is_warned_of_where_there_are_none(void 
     (void)snprintf(text, sizeof(text),
                    "%ssentinel_user = u\nurl = rediss+sentinel://h/m\ntls_ca = /c\n", redis);
     expect_warnings(text, NULL);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(text, sizeof(text), "%ssentinel_user = u\nurl = %s\ntls_ca = /c\n", redis,
+                       i ? "file:/u" : "$U");
+        expect_warnings(text, NULL);
+    }
     expect_warnings("[broker.a]\ntype = nats\nurl = nats://h\nkey = /k\n",
                     ":1: warning: [broker.a] key has no effect: that needs a url with "
                     "nats+tls://\n");

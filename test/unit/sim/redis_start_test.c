@@ -279,6 +279,70 @@ static enum err health(void)
     return port->verbs->health(port);
 }
 
+/* ---- passwords that are replaced ---- */
+
+static unsigned ended_count;
+
+static void count_ended(void *owner)
+{
+    (void)owner;
+    ended_count++;
+}
+
+static void all_ask_for(const char *password)
+{
+    for (int i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->password = password;
+    for (int i = 0; i < SENTINELS; i++)
+        sim_redis_settings(sentinels[i])->password = password;
+}
+
+static unsigned sentinels_up(void)
+{
+    unsigned up = 0;
+    for (unsigned i = 0; i < SENTINELS; i++)
+        up += engine->topology.sentinels.all[i].link.state == LINK_UP;
+    return up;
+}
+
+/* Of the server, of its notices, and of three sentinels. Those that there are stay. */
+static void later_connections_log_in_with_a_password_that_was_replaced(void **state)
+{
+    char sentinel_password[] = "0ld";
+    (void)state;
+    behind_sentinels();
+    all_ask_for("0ld");
+    memcpy(options.url.password, "0ld", 4);
+    options.sentinel_password = sentinel_password;
+    options.connection_ended = count_ended;
+    ended_count = 0;
+    assert_int_equal(start(), OK);
+    struct redis_url url = options.url;
+    all_ask_for("n3w");
+    memcpy(url.password, "n3w", 4);
+    turns(2 * SECOND_US);
+    assert_int_equal(health(), OK);
+    assert_int_equal(ended_count, 0);
+    link_fail(&engine->subscription.listeners[0].link, "the test ends it");
+    assert_int_equal(ended_count, 1);
+    for (unsigned i = 0; i < SENTINELS; i++)
+        link_fail(&engine->topology.sentinels.all[i].link, "the test ends it");
+    assert_int_equal(ended_count, 1 + SENTINELS);
+    link_fail(&script_requests_node(&engine->calls, 0)->link, "the test ends it");
+    assert_int_equal(ended_count, 2 + SENTINELS);
+    turns(SECOND_US);
+    assert_int_equal(health(), ERR_AGAIN);
+    assert_int_equal(sentinels_up(), 0);
+    assert_true(ended_count > 2 * (2 + SENTINELS)); /* those that are refused as well */
+    redis_engine_log_in_as(engine, &url);
+    memcpy(sentinel_password, "n3w", 4);
+    turns(5 * SECOND_US);
+    assert_int_equal(health(), OK);
+    assert_int_equal(sentinels_up(), SENTINELS);
+    assert_true(subscription_is_complete(&engine->subscription));
+    stop(); /* `sentinel_password` ends with us */
+}
+
 static void a_key_of_another_type_is_named_and_nothing_is_written(void **state)
 {
     (void)state;
@@ -634,6 +698,7 @@ int main(void)
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
         STARTED(who_waits_while_redis_does_not_answer_is_told_so_not_empty),
         STARTED(who_waits_less_long_than_redis_hangs_is_told_so_not_empty),
+        STARTED(later_connections_log_in_with_a_password_that_was_replaced),
         STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
         STARTED(a_key_that_gets_another_type_makes_it_unfit_while_it_lasts),
         STARTED(p2_what_a_lost_set_held_is_put_back),

@@ -1,0 +1,50 @@
+/* Opens the engine, has a standby serve, and ends it, by running turns until that is done. */
+#include "engine/redis/engine_parts.h"
+
+/* Runs a turn of the loop and of the engine. */
+static void turn_alone(struct redis_engine *redis)
+{
+    struct engine *port = redis_engine_port(redis);
+    loop_turn(redis->options.loop, port->verbs->end(port));
+    port->verbs->match(port);
+}
+
+static enum err wait_until_started(struct redis_engine *redis, struct redis_error *out_error)
+{
+    enum err err;
+    while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
+        turn_alone(redis);
+    return err;
+}
+
+enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error)
+{
+    redis_engine_serve(redis);
+    return wait_until_started(redis, out_error);
+}
+
+enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
+                           struct redis_error *out_error)
+{
+    struct redis_engine *redis;
+    enum err err = redis_engine_new(options, &redis, out_error);
+    if (err)
+        return err;
+    err = wait_until_started(redis, out_error);
+    if (err) {
+        redis_engine_stop(redis);
+        redis_engine_free(redis);
+        return err;
+    }
+    *out_redis = redis;
+    return OK;
+}
+
+void redis_engine_stop(struct redis_engine *redis)
+{
+    if (!redis)
+        return;
+    redis_engine_leave(redis);
+    while (!redis_engine_left(redis))
+        turn_alone(redis);
+}
