@@ -48,7 +48,7 @@ struct server_intake {
     struct ticket configure; /* of the topic's target */
     bool configuring;
     struct timer again;
-    int64_t log_from_us; /* when `lines` began anew */
+    int64_t log_from_us; /* since when `lines` are counted */
     unsigned lines;      /* in the log, of refused messages */
     uint64_t unlogged;   /* since the last of these lines */
 };
