@@ -449,6 +449,8 @@ static void options_that_cannot_be_used_are_refused_with_the_reason(void **state
 
 enum { ANSWERED, UNANSWERED, LATER };
 
+static atomic_bool lost; /* the connection, and all under way is finished */
+
 static struct broker_item *take_one(struct nats *nats)
 {
     struct broker_item *item;
@@ -482,6 +484,7 @@ static void lose_the_connection_behind_an_answer(struct broker_thread *thread, v
     jetstream_look_at_connection(nats);
     natsMsg_Destroy(other); /* libnats' own, otherwise */
     nats->ready = true;     /* but there is nothing to publish with */
+    atomic_store(&lost, true);
     while (!broker_closing(thread, &until_us)) {
         jetstream_take_items(nats);
         (void)poll(NULL, 0, 1);
@@ -518,6 +521,9 @@ static void what_was_answered_before_the_connection_ended_is_delivered(void **st
     expect(&sent[ANSWERED], OUTCOME_DELIVERED, "");
     expect(&sent[UNANSWERED], OUTCOME_UNSENT, "ended before it was acknowledged");
     assert_int_equal(metric_of("broker_in_flight"), 0);
+    for (int i = 0; i < WAIT_US / 1000 && !atomic_load(&lost); i++)
+        (void)poll(NULL, 0, 1);
+    assert_true(atomic_load(&lost));
     push(&sent[LATER], "msg_3");
     expect(&sent[LATER], OUTCOME_UNSENT, "NATS is away");
     sink->verbs->close(sink, 0);
