@@ -39,19 +39,60 @@ static void print_sample(void)
     buf_fini(&sample);
 }
 
+enum { LISTENER_TEXT_MAX = CONFIG_ADDRESS_MAX + 256 };
+
 /* "FILE:LINE: server.http = ADDRESS", or "--http ADDRESS". */
-static enum err check_address(const struct protocol *protocol,
-                              const struct config_listener *listener)
+static const char *listener_text(enum protocol_kind kind, const struct config_listener *listener,
+                                 char room[static LISTENER_TEXT_MAX])
 {
+    bool from_file = listener->place.path;
+    (void)snprintf(room, LISTENER_TEXT_MAX, "%s%s%s%s%s", config_place_text(listener->place).text,
+                   from_file ? "server." : "--", protocols[kind].option, from_file ? " = " : " ",
+                   listener->address);
+    return room;
+}
+
+static enum err check_address(enum protocol_kind kind, const struct config_listener *listener)
+{
+    char text[LISTENER_TEXT_MAX];
+    const char *port = protocols[kind].port;
     enum err err = listen_check(listener->address);
     if (err)
-        complain("%s%s%s%s%s: this is not an address to listen on: write 127.0.0.1:%s, "
+        complain("%s: this is not an address to listen on: write 127.0.0.1:%s, "
                  "[::1]:%s, 0.0.0.0:%s for all of this machine's, or unix:/path (ports are 0 to "
                  "65535)",
-                 config_place_text(listener->place).text, listener->place.path ? "server." : "--",
-                 protocol->option, listener->place.path ? " = " : " ", listener->address,
-                 protocol->port, protocol->port, protocol->port);
+                 listener_text(kind, listener, text), port, port, port);
     return err;
+}
+
+/* The second of the two cannot be opened: the system would say so, but --check-config opens
+   nothing. Port 0 is another port each time. */
+static bool is_same_address(const struct config_listener *a, const struct config_listener *b)
+{
+    const char *port = strrchr(a->address, ':');
+    bool is_path = strncmp(a->address, "unix:", strlen("unix:")) == 0;
+    return strcmp(a->address, b->address) == 0 && (is_path || !port || strcmp(port, ":0") != 0);
+}
+
+/* Compares a listener with those before it. ERR_INVALID: one has the same address. */
+static enum err check_twice(const struct config *config, enum protocol_kind kind, unsigned at)
+{
+    const struct config_listener *listener = &config->listeners[kind].at[at];
+    for (enum protocol_kind other = 0; other <= kind; other++) {
+        const struct config_listeners *others = &config->listeners[other];
+        for (unsigned i = 0; i < (other == kind ? at : others->count); i++) {
+            if (!is_same_address(listener, &others->at[i]))
+                continue;
+            char text[LISTENER_TEXT_MAX];
+            bool swap = !listener->place.path && others->at[i].place.path; /* it is the default */
+            complain("%s: server.%s has this address, too: give one of the two another port",
+                     swap ? listener_text(other, &others->at[i], text)
+                          : listener_text(kind, listener, text),
+                     protocols[swap ? kind : other].option);
+            return ERR_INVALID;
+        }
+    }
+    return OK;
 }
 
 static enum err check_addresses(const struct config *config)
@@ -59,8 +100,10 @@ static enum err check_addresses(const struct config *config)
     enum err err = OK;
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
         const struct config_listeners *listeners = &config->listeners[kind];
-        for (unsigned i = 0; i < listeners->count && !err; i++)
-            err = check_address(&protocols[kind], &listeners->at[i]);
+        for (unsigned i = 0; i < listeners->count && !err; i++) {
+            err = check_address(kind, &listeners->at[i]);
+            err = err ? err : check_twice(config, kind, i);
+        }
     }
     return err;
 }

@@ -37,7 +37,11 @@ struct intake_message {
     struct bytes content_type, body;
     struct buf *memory; /* a large body is in this buffer: as cmd_push::memory; or NULL */
     struct bytes amqp;  /* job_properties::amqp */
-    void *user;         /* the receiver's */
+    /* Why it can be no job, a static text: nothing else matters but `from`, and it is to be settled
+       as REFUSED. NULL: it may be one. */
+    const char *refused;
+    struct bytes from; /* of one that is refused: the exchange that it came through, for the log */
+    void *user;        /* the receiver's */
 };
 
 struct intake {

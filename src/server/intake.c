@@ -15,6 +15,8 @@ enum {
     CONFIGURE_US = 1000000, /* after a failure */
     SLOTS = 4096,           /* of messages with ids, by hash */
     BEHIND_MAX = 500,       /* of those that wait, looked at in one turn */
+    LOG_US = 10000000,      /* refused messages have lines in the log … */
+    LOG_MAX = 10,           /* … this many in that time */
 };
 
 /* One message on its way to be a job. */
@@ -46,6 +48,9 @@ struct server_intake {
     struct ticket configure; /* of the topic's target */
     bool configuring;
     struct timer again;
+    int64_t log_from_us; /* since when `lines` are counted */
+    unsigned lines;      /* in the log, of refused messages */
+    uint64_t unlogged;   /* since the last of these lines */
 };
 
 /* ---- the topic's target ---- */
@@ -142,6 +147,30 @@ static struct slot *slot_of(struct server_intake *intake, const struct intake_me
     return id.len ? &intake->slots[hash_of(id.at, id.len) % SLOTS] : NULL;
 }
 
+/* Many may be refused at once, of which a few lines tell enough; the metrics count all. */
+static void log_refused(struct server_intake *intake, const struct intake_message *message,
+                        const char *why)
+{
+    int64_t now_us = intake->server->loop->now_us;
+    if (now_us - intake->log_from_us >= LOG_US) {
+        intake->log_from_us = now_us;
+        intake->lines = 0;
+    }
+    if (intake->lines == LOG_MAX) {
+        intake->unlogged++;
+        return;
+    }
+    intake->lines++;
+    if (message->refused)
+        log_event(LOG_WARN, "amqp_in_refused", "name=%s exchange=\"%.*s\" why=\"%s\" more=%llu",
+                  intake->options.name, (int)message->from.len, message->from.at, why,
+                  (unsigned long long)intake->unlogged);
+    else
+        log_event(LOG_WARN, "amqp_in_refused", "name=%s why=\"%s\" more=%llu", intake->options.name,
+                  why, (unsigned long long)intake->unlogged);
+    intake->unlogged = 0;
+}
+
 static void settle(struct server_intake *intake, struct intake_message *message, enum err err)
 {
     enum intake_verdict verdict = verdict_of(err, message->cancel);
@@ -156,8 +185,7 @@ static void settle(struct server_intake *intake, struct intake_message *message,
     if (!list_empty(&intake->behind))
         loop_arm(intake->server->loop, &intake->go_on, intake->server->loop->now_us);
     if (verdict == INTAKE_REFUSED)
-        log_event(LOG_WARN, "amqp_in_refused", "name=%s why=\"%s\"", intake->options.name,
-                  err_text(err));
+        log_refused(intake, message, message->refused ? message->refused : err_text(err));
     intake->intake->verbs->settle(intake->intake, message, verdict);
 }
 
@@ -228,6 +256,10 @@ static void submit(struct intake_push *push)
 
 static void take_one(struct server_intake *intake, struct intake_message *message)
 {
+    if (message->refused) {
+        settle(intake, message, ERR_INVALID);
+        return;
+    }
     struct slot *slot = slot_of(intake, message);
     struct intake_push *push = mem_alloc(sizeof(*push));
     *push = (struct intake_push){

@@ -1,8 +1,12 @@
 /*
  * Owns the thread, the two queues between it and the loop, and the items.
  *
- * Invariants: `mutex` guards all below it in the struct; an item is in inbox, in pending or in
- * outbox; the message is posted at most once at a time, and while it is, the struct stays.
+ * Invariants: `mutex` guards all below it in the struct; an item is in inbox, waiting, pending or
+ * outbox, and those in `waiting` are older than those in inbox; the message is posted at most once
+ * at a time, and while it is, the struct stays.
+ *
+ * Deadlines differ by topic, so all that waits has to be looked at: in a list of the thread's own,
+ * since send() would wait for the mutex meanwhile.
  */
 #include "sink/broker_thread.h"
 
@@ -41,6 +45,9 @@ struct broker_thread {
     /* The thread's. */
     struct list pending; // broker_item::pending
     unsigned pending_count;
+    struct list waiting;  // broker_item::pending: for room in the window
+    int64_t waiting_us;   /* none of these has an earlier deadline */
+    struct list *late_at; /* where broker_late() goes on in `pending`; NULL: at its beginning */
     /* Both. */
     pthread_mutex_t mutex;
     struct queue inbox, outbox; // broker_item::place
@@ -92,19 +99,28 @@ unsigned broker_pending(const struct broker_thread *thread)
     return thread->pending_count;
 }
 
+static struct broker_item *first_of(const struct list *list)
+{
+    return list_empty(list) ? NULL : LIST_ENTRY(list->next, struct broker_item, pending);
+}
+
 struct broker_item *broker_take(struct broker_thread *thread)
 {
     eventfd_t ignored;
     if (thread->pending_count >= thread->options.window)
         return NULL;
+    struct broker_item *item = first_of(&thread->waiting);
     lock(thread);
-    struct queue_node *node = thread->closing ? NULL : queue_take(&thread->inbox);
-    if (!node && !thread->closing)
+    bool closing = thread->closing;
+    struct queue_node *node = item || closing ? NULL : queue_take(&thread->inbox);
+    if (!item && !node && !closing)
         (void)eventfd_read(thread->wake_fd, &ignored); /* EAGAIN: it was read */
     unlock(thread);
-    if (!node)
+    if (node)
+        item = LIST_ENTRY(node, struct broker_item, place);
+    if (!item || closing)
         return NULL;
-    struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
+    list_remove(&item->pending);
     list_add_tail(&thread->pending, &item->pending);
     thread->pending_count++;
     return item;
@@ -132,6 +148,8 @@ static void to_outbox(struct broker_thread *thread, struct broker_item *item,
 void broker_finish(struct broker_thread *thread, struct broker_item *item, enum outcome_kind kind,
                    bool unhealthy, const char *reason)
 {
+    if (thread->late_at == &item->pending)
+        thread->late_at = item->pending.next;
     list_remove(&item->pending);
     thread->pending_count--;
     item->unhealthy = unhealthy;
@@ -140,46 +158,77 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
     unlock(thread);
 }
 
-/* Under the mutex. Ends the oldest delivery that waits for room in the window: it was not taken, so
-   it goes straight to the outbox. */
-static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
+/* Takes over what has come. */
+static void take_inbox(struct broker_thread *thread)
 {
-    struct queue_node *node = queue_take(&thread->inbox);
-    to_outbox(thread, LIST_ENTRY(node, struct broker_item, place), kind, reason);
+    lock(thread);
+    struct queue_node *node = thread->inbox.first;
+    thread->inbox.first = NULL;
+    unlock(thread);
+    while (node) {
+        struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
+        node = node->next;
+        list_add_tail(&thread->waiting, &item->pending);
+        if (item->deadline_us < thread->waiting_us)
+            thread->waiting_us = item->deadline_us;
+    }
+}
+
+/* Ends a delivery that waits for room in the window: it was not taken, so it goes straight to the
+   outbox. */
+static void return_waiting(struct broker_thread *thread, struct broker_item *item,
+                           enum outcome_kind kind, const char *reason)
+{
+    list_remove(&item->pending);
+    lock(thread);
+    to_outbox(thread, item, kind, reason);
+    unlock(thread);
 }
 
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
 {
-    while (!list_empty(&thread->pending))
-        broker_finish(thread, LIST_ENTRY(thread->pending.next, struct broker_item, pending), kind,
-                      false, reason);
-    lock(thread);
-    while (thread->inbox.first)
-        return_waiting(thread, kind, reason);
-    unlock(thread);
+    struct broker_item *item;
+    while ((item = first_of(&thread->pending)))
+        broker_finish(thread, item, kind, false, reason);
+    take_inbox(thread);
+    while ((item = first_of(&thread->waiting)))
+        return_waiting(thread, item, kind, reason);
 }
 
-/* The deadline of the delivery that has waited longest for room in the window. */
-static int64_t inbox_deadline_us(const struct broker_thread *thread)
+/* Ends what waits and has a deadline that has passed. */
+static void return_late(struct broker_thread *thread, int64_t now_us)
 {
-    const struct queue_node *node = thread->inbox.first;
-    return node ? LIST_ENTRY(node, struct broker_item, place)->deadline_us : INT64_MAX;
+    char why[OUTCOME_REASON_MAX];
+    lock(thread);
+    (void)snprintf(why, sizeof(why), "%s",
+                   thread->closing  ? ENDING
+                   : !thread->ready ? thread->reported_why
+                                    : "the broker's window had no room for it in time");
+    unlock(thread);
+    thread->waiting_us = INT64_MAX;
+    for (struct list *at = thread->waiting.next; at != &thread->waiting;) {
+        struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);
+        at = at->next;
+        if (item->deadline_us <= now_us)
+            return_waiting(thread, item, OUTCOME_UNSENT, why); /* whatever: it was not tried */
+        else if (item->deadline_us < thread->waiting_us)
+            thread->waiting_us = item->deadline_us;
+    }
 }
 
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 {
-    lock(thread);
-    const char *why = thread->closing  ? ENDING
-                      : !thread->ready ? thread->reported_why
-                                       : "the broker's window had no room for it in time";
-    while (inbox_deadline_us(thread) <= now_us)
-        return_waiting(thread, OUTCOME_UNSENT, why); /* whatever the reason: it was not tried */
-    unlock(thread);
-    for (struct list *at = thread->pending.next; at != &thread->pending; at = at->next) {
+    take_inbox(thread);
+    if (thread->waiting_us <= now_us)
+        return_late(thread, now_us);
+    struct list *at = thread->late_at ? thread->late_at : thread->pending.next;
+    for (; at != &thread->pending; at = at->next) {
         struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);
+        thread->late_at = at;
         if (item->deadline_us <= now_us)
             return item;
     }
+    thread->late_at = NULL;
     return NULL;
 }
 
@@ -409,6 +458,8 @@ struct sink *broker_thread_open(const struct broker_thread_options *options)
     thread->wake_fd = wake_fd;
     thread->message.arrived = message_arrived;
     list_init(&thread->pending);
+    list_init(&thread->waiting);
+    thread->waiting_us = INT64_MAX;
     (void)pthread_mutex_init(&thread->mutex, NULL); /* cannot fail on Linux */
     int failed = thread_start(&thread->thread, thread_main, thread);
     if (!failed)

@@ -24,7 +24,7 @@ struct broker_thread;
 /* A delivery under way. */
 struct broker_item {
     struct queue_node place; /* inbox, outbox */
-    struct list pending;     // broker_thread::pending
+    struct list pending;     // broker_thread::pending, or ::waiting
     struct delivery *delivery;
     void *user;                    /* the plugin's, from take to finish */
     int64_t begun_us, deadline_us; /* of broker_now_us(); INT64_MAX: none */
@@ -79,8 +79,9 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason);
 
 /* An item whose deadline has passed at `now_us`, which the plugin must finish as FAILED; NULL:
-   none. Deliveries that were not taken by their deadline are UNSENT by this call. O(pending): to be
-   called ten times a second, until it returns NULL. */
+   none. Deliveries that were not taken by their deadline are UNSENT by this call. To be called ten
+   times a second, until it returns NULL: the calls until then take O(pending and waiting) together,
+   as long as each item is finished before the next call. */
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us);
 
 unsigned broker_pending(const struct broker_thread *thread); /* items that are pending */

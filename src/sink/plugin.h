@@ -18,7 +18,7 @@
 #include "port/loop.h"
 #include "port/sink.h"
 
-enum { PLUGIN_ABI = 3 };
+enum { PLUGIN_ABI = 4 };
 #define PLUGIN_SYMBOL "laterd_plugin"
 
 /* One [broker.NAME]. Strings are valid for as long as the process runs. */

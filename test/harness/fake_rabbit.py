@@ -1,5 +1,6 @@
 """A RabbitMQ that a test plays: it answers a client's opening calls, notes all others in their order, and sends
-what the test says, when the test says so. One connection consumes; one that publishes is only opened."""
+what the test says, when the test says so. One connection consumes; one that publishes is only opened, unless the
+test's own class does more."""
 
 import queue
 import socket
@@ -17,6 +18,7 @@ ANSWERS = {
     spec.Connection.Open: lambda _: spec.Connection.OpenOk(),
     spec.Connection.Close: lambda _: spec.Connection.CloseOk(),
     spec.Channel.Open: lambda _: spec.Channel.OpenOk(),
+    spec.Confirm.Select: lambda _: spec.Confirm.SelectOk(),
     spec.Basic.Qos: lambda _: spec.Basic.QosOk(),
     spec.Basic.Consume: lambda call: spec.Basic.ConsumeOk(call.consumer_tag),
 }

@@ -57,7 +57,9 @@ struct resync_stream {
     bool asks_rows; /* the call is of rows */
     char place[PLACE_BYTES];
     int64_t opened_us; /* partition::opened_us when it was begun */
-    int64_t not_before_us, answered_us;
+    int64_t not_before_us;
+    int64_t failing_us; /* when the call under way was sent, … */
+    bool failing;       /* … or, if those before it have failed, the first of these */
     uint64_t target;    /* its last entry */
     struct buf ids;     /* bytes of ids to look for, … */
     struct buf lengths; // uint32_t: … and their lengths
@@ -227,12 +229,13 @@ static void answered(void *owner, struct script_request *request, enum err err,
     int state = err ? 0 : (int)answer.state; /* no job's */
     if (err || state != 1 || count < 2) {
         stream->not_before_us = now_of(all) + AGAIN_US;
-        if (now_of(all) - stream->answered_us > SILENT_US)
+        stream->failing = true;
+        if (now_of(all) - stream->failing_us > SILENT_US)
             fail(all, err ? "Redis does not answer, or moves a slot"
                           : "there is no journal in Redis: it was given up");
         return;
     }
-    stream->answered_us = now_of(all);
+    stream->failing = false;
     stream->target = answer.seq;
     if (stream->asks_rows)
         rows_entered(stream, &answer);
@@ -263,6 +266,8 @@ static void ask(struct resync_stream *stream, bool of_rows)
     stream->asks_rows = of_rows;
     stream->run = stream->owner->run;
     stream->pending = true;
+    if (!stream->failing)
+        stream->failing_us = now_of(stream->owner);
     struct script_request *call = script_requests_new_unkept(options->calls, stream->partition);
     script_encode_resync(&call->request, options->space, &call->id, &resync);
     script_requests_send(call, stream, answered);
@@ -439,7 +444,7 @@ static void begin_jobs(struct redis_resync *all)
         struct resync_stream *stream = &all->streams[i];
         from_start(stream);
         stream->not_before_us = 0;
-        stream->answered_us = now_of(all);
+        stream->failing = false;
         stream->target = 0;
     }
     all->rows_us = 0;

@@ -205,13 +205,6 @@ static void bring(struct consumer *consumer, struct brought *one)
         loop->verbs->post(loop, &consumer->message);
 }
 
-static void refuse(struct consumer *consumer, uint64_t tag, const char *why)
-{
-    log_event(LOG_WARN, "amqp_in_refused", "name=%s exchange=\"%.*s\" why=\"%s\"",
-              consumer->options.name, (int)consumer->exchange.len, consumer->exchange.at, why);
-    *state_of(consumer, tag) = TAG_REFUSED;
-}
-
 static void begin_message(struct consumer *consumer, const amqp_basic_deliver_t *deliver)
 {
     size_t exchange = deliver->exchange.len, key = deliver->routing_key.len;
@@ -254,6 +247,21 @@ static struct bytes put(struct brought *one, size_t *used, struct bytes text)
     return bytes_of(at, text.len);
 }
 
+/* `why`: a static text. Its body, which may follow, is skipped. */
+static void bring_refused(struct consumer *consumer, const char *why)
+{
+    struct bytes from = consumer->exchange;
+    struct brought *one = mem_alloc(sizeof(*one) + from.len);
+    *one = (struct brought){.message = {.run = consumer->run, .refused = why},
+                            .tag = consumer->reading_tag,
+                            .connection = consumer->connection,
+                            .bytes = from.len};
+    size_t used = 0;
+    one->message.from = put(one, &used, from);
+    consumer->bytes_out += one->bytes;
+    bring(consumer, one);
+}
+
 /* Room for a body that the receiver can take over. */
 static char *room_apart(struct brought *one, size_t body_bytes)
 {
@@ -263,7 +271,7 @@ static char *room_apart(struct brought *one, size_t body_bytes)
     return one->body.at;
 }
 
-/* Makes a message, of which all but the body is known. NULL: it is refused, and marked so. */
+/* Makes a message, of which all but the body is known. NULL: it is refused, and was brought so. */
 static struct brought *make_message(struct consumer *consumer, amqp_basic_properties_t *properties,
                                     uint64_t body_bytes)
 {
@@ -281,7 +289,7 @@ static struct brought *make_message(struct consumer *consumer, amqp_basic_proper
     if (!why && !rabbit_keep(exchange, consumer->key, properties, &consumer->kept))
         why = "its properties cannot be kept";
     if (why) {
-        refuse(consumer, consumer->reading_tag, why);
+        bring_refused(consumer, why);
         return NULL;
     }
     if (properties->_flags & AMQP_BASIC_CONTENT_TYPE_FLAG)

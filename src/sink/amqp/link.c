@@ -43,8 +43,11 @@ static void add_text(struct rabbit_link *link, const char *what, int code, amqp_
                    text.len > 150 ? 150 : (int)text.len, (const char *)text.bytes);
 }
 
+/* What RabbitMQ has said itself stays. */
 static void explain(struct rabbit_link *link, const char *what, int status)
 {
+    if (link->told)
+        return;
     (void)snprintf(link->why, sizeof(link->why), "%s: %s", what, amqp_error_string2(status));
 }
 
@@ -64,6 +67,7 @@ bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_re
         if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
             const amqp_connection_close_t *end = reply.reply.decoded;
             add_text(link, what, end->reply_code, end->reply_text);
+            link->told = true;
             /* Not the answer to the call, which is NOT_ALLOWED (too many channels), but to a
                message that was sent before it. */
             link->refused = is_refusal(end) && end->reply_code != AMQP_NOT_ALLOWED;
@@ -180,6 +184,7 @@ bool rabbit_link_open(struct rabbit_link *link)
 {
     struct buf url = {0};
     struct amqp_connection_info info;
+    link->told = false;
     bool good = reference_read(link->options->url, &url, link->why, sizeof(link->why)) == OK;
     if (good && amqp_parse_url(url.at, &info)) {
         (void)snprintf(link->why, sizeof(link->why), "its url is not amqp://… or amqps://…");
@@ -233,6 +238,7 @@ static bool take_of_connection(struct rabbit_link *link, const amqp_frame_t *fra
         const amqp_connection_close_t *end = frame->payload.method.decoded;
         amqp_connection_close_ok_t bye = {.dummy = 0};
         add_text(link, "it closed the connection", end->reply_code, end->reply_text);
+        link->told = true;
         link->refused = is_refusal(end);
         (void)amqp_send_method(link->state, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &bye);
         return false;

@@ -25,6 +25,7 @@ struct rabbit_link {
     amqp_connection_state_t state;        /* NULL: closed */
     bool blocked;                         /* RabbitMQ reads nothing now */
     bool refused;                         /* RabbitMQ closed it for something that it was sent */
+    bool told;                            /* it closed it, and `why` has its own words */
     bool held;                            /* TCP_CORK is set: rabbit_link_hold() */
     int64_t kept_alive_us;                /* when rabbit_link_keep_alive() sent a heartbeat last */
     char why[RABBIT_WHY_MAX];             /* why it is not open, or blocked; a clause */

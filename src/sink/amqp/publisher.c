@@ -215,6 +215,7 @@ static bool serve(struct publisher *publisher)
             publisher->blocked_us = broker_now_us();
             return_waiting(publisher);
         } else if (!publish_some(publisher)) {
+            (void)take_frames(publisher); /* of before: confirms, and why RabbitMQ ends it */
             return false;
         }
         if (broker_now_us() - late_us >= SLEEP_MS * 1000) {

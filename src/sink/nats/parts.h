@@ -93,7 +93,8 @@ void jetstream_take_answers(struct nats *nats);
 void jetstream_take_items(struct nats *nats);
 /* Finishes the items whose deadline has passed. */
 void jetstream_report_late(struct nats *nats);
-/* All items under way are OUTCOME_UNSENT. Their messages stay until libnats has answered. */
+/* All items under way that the stream has not answered are OUTCOME_UNSENT. Their messages stay
+   until libnats has answered. */
 void jetstream_unsend_all(struct nats *nats, const char *why);
 /* Drops the context of JetStream, if too many messages without items were never answered. */
 void jetstream_forget_lost(struct nats *nats);

@@ -160,6 +160,7 @@ void jetstream_take_answers(struct nats *nats)
 
 void jetstream_unsend_all(struct nats *nats, const char *why)
 {
+    jetstream_take_answers(nats); /* some may have come since the last turn: those are outcomes */
     for (struct list *at = nats->pushes.next; at != &nats->pushes; at = at->next) {
         struct push *push = LIST_ENTRY(at, struct push, place);
         nats->lost += push->item != NULL;
@@ -299,7 +300,7 @@ void jetstream_take_items(struct nats *nats)
 {
     struct broker_item *item;
     while (nats->bytes < WINDOW_BYTES && (item = broker_take(nats->thread))) {
-        if (nats->ready)
+        if (nats->ready && nats->stream)
             send_item(nats, item);
         else
             broker_finish(nats->thread, item, OUTCOME_UNSENT, false, "NATS is away");

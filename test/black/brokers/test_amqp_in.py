@@ -158,11 +158,13 @@ def test_what_can_be_no_job_goes_to_the_dead_letters_of_its_queue(rabbit, channe
     channel.exchange_declare("strict", "fanout")
     channel.queue_bind("strict.laterd", "strict")
     channel.confirm_delivery()
-    laterd(migrated_but_queue)
+    server = laterd(migrated_but_queue)
     publish(channel, "strict", {"x-delay": 1}, b"x" * 200000)
     publish(channel, "strict", {"x-laterd-cancel": True}, b"of what?")
     publish(channel, "strict", {"x-delay": 1, "big": "x" * 4000}, b"too many headers")
     assert [len(body) for _, _, body in received(channel, "dead", 3)] == [200000, 8, 16]
+    with Client(server.port) as client:
+        assert 'intake_messages_total{verdict="refused"} 3' in client.get("/metrics").text
 
 
 def test_what_no_queue_takes_when_it_is_due_is_kept_with_the_reason(rabbit, channel, laterd):

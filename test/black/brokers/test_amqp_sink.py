@@ -14,6 +14,7 @@ from process import LATERD
 from relay import Relay
 
 pika = pytest.importorskip("pika")
+from fake_rabbit import FakeRabbit  # noqa: E402
 from rabbit import NEEDED, PLUGIN, a_channel, a_rabbit  # noqa: E402,F401
 from wire import eventually  # noqa: E402
 
@@ -226,6 +227,41 @@ def test_a_connection_that_an_operator_closes_counts_no_attempt(rabbit, channel,
     relay.delay = 0
     delivered, failed, other = map(int, drive.expect("many", 2 * PATIENCE_S).split()[2:5])
     assert failed == 0 and delivered + other == 100000 and other > 0
+
+
+class Closing(FakeRabbit):
+    """Of the second message it reads only the beginning: then it confirms the first, says why it ends, and does."""
+
+    code, published = 501, 0
+
+    def _take(self, connection, one):
+        super()._take(connection, one)
+        self.published += isinstance(getattr(one, "method", None), pika.spec.Basic.Publish)
+        if self.published == 2:
+            self.published += 1  # once
+            channel = one.channel_number
+            connection.sendall(pika.frame.Method(channel, pika.spec.Basic.Ack(1)).marshal() + pika.frame.Method(
+                0, pika.spec.Connection.Close(self.code, "by the test", 0, 0)).marshal())
+            time.sleep(0.3)  # the other end has it, while it writes
+            connection.close()
+
+
+@pytest.mark.parametrize("code, kind", [(501, "failed"), (320, "unsent")])
+def test_what_rabbitmq_said_before_a_write_failed_counts(code, kind):
+    with Closing() as rabbit:
+        rabbit.code = code
+        drive = Drive(rabbit.url, NEVER_LATE)
+        try:
+            drive.expect("ready 1")
+            drive.tell("send first - q x")
+            assert eventually(lambda: rabbit.published == 1)
+            drive.tell("many 1 - q 30000000")
+            told = sorted(drive.lines.get(timeout=PATIENCE_S) for _ in range(3))
+        finally:
+            drive.kill()
+    assert told[0] == "done first delivered "
+    assert told[1].split()[2:5] == {"failed": ["0", "1", "0"], "unsent": ["0", "0", "1"]}[kind]
+    assert told[2] == f"ready 0 it closed the connection: {code} by the test"
 
 
 def cpu_seconds(pid):

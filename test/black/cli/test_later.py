@@ -223,6 +223,10 @@ def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):
     assert "Also: -s, --server URL" in told and "--timeout" in told and "--token-file" in told
 
 
+def test_the_help_of_stats_says_how_exact_percentiles_are(later):
+    assert "up to 43 % more than the\njobs' own, and above 26 seconds up to twice" in later("stats", "--help").stdout
+
+
 def test_a_body_that_is_too_large_is_reported_by_the_limit_of_bodies(later, topic):
     answer = later("push", topic, "-", input="\0" * 2_000_000)
     assert answer.returncode == REFUSED

@@ -228,9 +228,27 @@ def test_a_port_that_is_taken_is_said_alone(tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--beanstalk", "--http", "--sdmq"])
-def test_an_address_that_is_given_twice_is_no_other_programs(option):
-    address = f"127.0.0.1:{free_port()}"
-    ended = run("--no-persist", "--http", address, "--beanstalk", "none", option, address)
+def test_an_address_that_is_given_twice_is_refused(option):
+    ended = run("--http", "127.0.0.1:9477", "--beanstalk", "none", option, "127.0.0.1:9477", "--check-config")
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr == (f"laterd: {option} 127.0.0.1:9477: server.http has this address, too: "
+                            "give one of the two another port\n")
+
+
+@pytest.mark.parametrize("lines, says", [
+    ("http = 127.0.0.1:1234\nhttp = 127.0.0.1:1234, sdmq\n", ":3: server.http = 127.0.0.1:1234: server.http has"),
+    ("http = 127.0.0.1:1234\nsdmq = 127.0.0.1:1234\n", ":3: server.sdmq = 127.0.0.1:1234: server.http has"),
+    ("http = 127.0.0.1:11300\n", ":2: server.http = 127.0.0.1:11300: server.beanstalk has"),
+    ("http = unix:/run/a:0\nhttp = unix:/run/a:0\n", ":3: server.http = unix:/run/a:0: server.http has"),
+    ("http = 127.0.0.1:0\nhttp = 127.0.0.1:0\nhttp = 127.0.0.1:9277\nhttp = [::1]:9277\n", " is good")])
+def test_a_check_says_that_a_file_has_an_address_twice(tmp_path, lines, says):
+    status, text = checked(tmp_path, "[server]\n" + lines)
+    assert says in text and status == (0 if says == " is good" else 2)
+
+
+def test_an_address_that_laterd_listens_on_by_another_name_is_no_other_programs():
+    port = free_port()
+    ended = run("--no-persist", "--http", f"localhost:{port}", "--beanstalk", f"127.0.0.1:{port}")
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[1:] == ["laterd: laterd itself listens there already, for HTTP clients: "
                                              "give one of the two another port"]

@@ -57,6 +57,20 @@ static void a_bound_is_at_most_twice_the_one_before_up_to_a_year(void **state)
     assert_int_equal(lateness_bound_us(LATENESS_BUCKETS - 1), INT64_MAX);
 }
 
+/* As `later stats --help` says. */
+static void a_percentile_is_at_most_43_percent_above_what_it_stands_for_and_twice_beyond_26_seconds(
+    void **state)
+{
+    enum { FINE_US = 26 * 1000 * 1000 };
+    (void)state;
+    for (unsigned i = 1; i < LATENESS_BUCKETS - 1; i++) {
+        int64_t least_us = lateness_bound_us(i - 1), bound_us = lateness_bound_us(i);
+        assert_true(100 * bound_us <= (bound_us <= FINE_US ? 143 : 200) * least_us);
+        if (least_us > FINE_US)
+            assert_true(bound_us == 2 * least_us);
+    }
+}
+
 static void hours_late_are_shown_as_hours(void **state)
 {
     (void)state;
@@ -150,6 +164,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_bound_begins_the_next_bucket),
         cmocka_unit_test(a_bound_is_at_most_twice_the_one_before_up_to_a_year),
+        cmocka_unit_test(
+            a_percentile_is_at_most_43_percent_above_what_it_stands_for_and_twice_beyond_26_seconds),
         cmocka_unit_test(hours_late_are_shown_as_hours),
         cmocka_unit_test(what_is_later_than_all_buckets_counts_as_the_last_bound),
         cmocka_unit_test(nothing_handed_out_shows_as_zero),

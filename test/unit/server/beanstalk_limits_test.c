@@ -14,7 +14,7 @@
 #include "core/core.h"
 #include "server/server.h"
 
-enum { WATCH_MAX = 4000 /* as the server has it */ };
+enum { WATCH_MAX = 4000 /* as the server has it */, MANY_JOBS = 25000 };
 
 static void p8_limits_have_their_words(void **state)
 {
@@ -214,6 +214,37 @@ static void commands_that_take_long_do_not_hold_up_others(void **state)
     world_free(world);
 }
 
+static size_t reservations(const struct world *world)
+{
+    return map_count(&world_server(world)->beanstalk.reservations.by_seq);
+}
+
+/* A client reserves so many jobs, and asks again when they have all run out. */
+static void reservations_that_have_run_out_are_dropped_over_several_turns(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    struct buf asked = {0};
+    (void)state;
+    for (unsigned i = 0; i < MANY_JOBS; i++)
+        buf_add_str(&asked, "put 0 0 100 0\r\n\r\nreserve\r\n");
+    sim_peer_send(ann, buf_bytes(&asked));
+    while (pass(world, SECOND_US), sim_peer_received(ann).len > 0)
+        sim_peer_take(ann, sim_peer_received(ann).len);
+    assert_int_equal(reservations(world), MANY_JOBS);
+    pass(world, 200 * (int64_t)SECOND_US);
+    assert_int_equal(reservations(world), MANY_JOBS);
+    send_text(ann, "reserve-with-timeout 0\r\n");
+    for (size_t left = MANY_JOBS; left > 1; left = reservations(world)) {
+        assert_true(world_step(world, world_now_us(world)));
+        assert_in_range(left - reservations(world), 0, MANY_JOBS / 2);
+    }
+    settle(world);
+    expect(ann, "RESERVED 1 0\r\n\r\n");
+    buf_fini(&asked);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +255,7 @@ int main(void)
         cmocka_unit_test(who_does_not_read_is_not_read),
         cmocka_unit_test(who_only_writes_is_given_up_as_well),
         cmocka_unit_test(commands_that_take_long_do_not_hold_up_others),
+        cmocka_unit_test(reservations_that_have_run_out_are_dropped_over_several_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,20 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/intake.h"
 
-enum { MESSAGES = 200, IDS = MESSAGES / 2, ID_BYTES = 16, SHORT_TURN_NS = 20000 };
+enum {
+    MESSAGES = 200,
+    IDS = MESSAGES / 2,
+    ID_BYTES = 16,
+    SHORT_TURN_NS = 20000,
+    LOG_NONE = LOG_ERROR + 1
+};
 
 /* A broker with messages; each id has two. */
 static struct source {
@@ -172,12 +180,77 @@ static void p8_a_large_body_is_taken_over(void **state)
     assert_int_equal(mem_used(), before);
 }
 
+/* Returns how often the word is in the log, and empties it. */
+static unsigned logged(FILE *log, const char *word)
+{
+    static char text[65536];
+    unsigned count = 0;
+    ssize_t len = pread(fileno(log), text, sizeof(text) - 1, 0);
+    assert_in_range(len, 0, sizeof(text) - 1);
+    text[len] = '\0';
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        count++;
+    assert_int_equal(ftruncate(fileno(log), 0), 0);
+    assert_int_equal(lseek(fileno(log), 0, SEEK_SET), 0);
+    return count;
+}
+
+/* Those that the broker's thread refuses and those that the engine does, all but one, in turn. */
+static void refused_messages_are_all_counted_and_a_few_logged(void **state)
+{
+    enum { LINES = 10 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 5});
+    struct server_intake *intake = begin_intake(world);
+    FILE *log = tmpfile();
+    int kept = dup(STDERR_FILENO);
+    assert_true(log && kept >= 0 && dup2(fileno(log), STDERR_FILENO) == STDERR_FILENO);
+    log_level_set(LOG_INFO);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        bool here = i % 2 == 0;
+        source.messages[i] = (struct intake_message){.run = 1,
+                                                     .refused = here ? "it is too large" : NULL,
+                                                     .from = BYTES("trade"),
+                                                     .id = here ? BYTES("") : BYTES("one"),
+                                                     .if_exists = IF_EXISTS_REJECT};
+    }
+    server_of(world)->budget.left_ns = BUDGET_UNLIMITED;
+    source.intake.arrived(&source.intake);
+    settle(world);
+    unsigned refused = source.settled[INTAKE_REFUSED];
+    uint64_t counted = server_of(world)->counts.intake[INTAKE_REFUSED];
+    unsigned at_once = logged(log, "amqp_in_refused name=shop exchange=\"trade\" "
+                                   "why=\"it is too large\" more=0\n");
+    pass(world, 9 * SECOND_US);
+    (void)loop_update_time(server_of(world)->loop);
+    source.taken = MESSAGES - 1;
+    source.intake.arrived(&source.intake);
+    settle(world);
+    unsigned soon = logged(log, "amqp_in_refused");
+    pass(world, 2 * SECOND_US);
+    (void)loop_update_time(server_of(world)->loop);
+    source.taken = MESSAGES - 2;
+    source.intake.arrived(&source.intake);
+    settle(world);
+    log_level_set((enum log_level)LOG_NONE);
+    assert_true(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
+    assert_int_equal(refused, MESSAGES - 1);
+    assert_int_equal(counted, MESSAGES - 1);
+    assert_int_equal(at_once, LINES);
+    assert_int_equal(soon, 0);
+    assert_int_equal(logged(log, "amqp_in_refused"), 2);
+    (void)fclose(log); /* it was only read */
+    server_intake_free(intake);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_a_large_body_is_taken_over),
         cmocka_unit_test(p8_one_message_is_taken_when_the_budget_is_spent),
         cmocka_unit_test(p8_messages_leave_half_of_the_budget_to_clients),
+        cmocka_unit_test(refused_messages_are_all_counted_and_a_few_logged),
         cmocka_unit_test(p8_those_that_waited_for_an_older_one_go_on_a_few_a_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,14 +7,29 @@
 #include <cmocka.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "plugin_bed.h"
 #include "sink/broker_thread.h"
 
-enum { DEADLINE_US = 50 * 1000 };
+enum {
+    DEADLINE_US = 50 * 1000,
+    LONG_US = 600 * 1000 * 1000,
+    MANY = 20000,
+    LATE_CPU_US = 100 * 1000, /* for MANY, which take 3 ms; a walk for each took 1.4 s */
+};
 
+static uint32_t window = 1;
 static atomic_bool away;
+static atomic_llong late_cpu_us; /* of the thread, the most in which it ended what was late once */
 static atomic_uint looks; /* rounds in which the thread took what it could and found what is late */
+
+static int64_t cpu_us(void)
+{
+    struct timespec used;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return used.tv_sec * (int64_t)1000000 + used.tv_nsec / 1000;
+}
 
 /* A broker that confirms nothing, and is there until `away`. */
 static void run(struct broker_thread *thread, void *user)
@@ -28,8 +43,11 @@ static void run(struct broker_thread *thread, void *user)
         (void)poll(&wake, 1, 10);
         while ((item = broker_take(thread))) {
         }
+        int64_t from_us = cpu_us();
         while ((item = broker_late(thread, broker_now_us())))
             broker_finish(thread, item, OUTCOME_FAILED, true, "not confirmed");
+        if (cpu_us() - from_us > atomic_load(&late_cpu_us))
+            atomic_store(&late_cpu_us, cpu_us() - from_us);
         atomic_fetch_add(&looks, 1);
     }
 }
@@ -43,8 +61,11 @@ static enum err open_hanging(const struct broker_options *options, struct sink *
                              struct broker_error *out_error)
 {
     (void)out_error;
-    *out_sink = broker_thread_open(&(struct broker_thread_options){
-        .loop = options->loop, .name = options->name, .window = 1, .run = run, .ended = ended});
+    *out_sink = broker_thread_open(&(struct broker_thread_options){.loop = options->loop,
+                                                                   .name = options->name,
+                                                                   .window = window,
+                                                                   .run = run,
+                                                                   .ended = ended});
     return *out_sink ? OK : ERR_IO;
 }
 
@@ -107,7 +128,7 @@ static void what_was_not_sent_by_its_deadline_counts_no_attempt(void **state)
     open_full(&taken);
     send_one(&waits[0], DEADLINE_US);
     send_one(&waits[1], DEADLINE_US);
-    send_one(&later, 600 * (int64_t)1000000);
+    send_one(&later, LONG_US);
     turn_until_deadline_passed();
     expect_now(&waits[0], OUTCOME_UNSENT, "no room");
     expect_now(&waits[1], OUTCOME_UNSENT, "no room");
@@ -131,11 +152,56 @@ static void what_waits_for_room_while_the_broker_goes_away_counts_no_attempt(voi
     close_all(&taken);
 }
 
+/* Topics have time-outs of their own: what waits in front may have time left. */
+static void what_waits_behind_a_longer_time_out_has_its_own(void **state)
+{
+    struct sent taken, longer[2], waits[2];
+    (void)state;
+    open_full(&taken);
+    for (unsigned i = 0; i < 2; i++) {
+        send_one(&longer[i], i ? 0 : LONG_US);
+        send_one(&waits[i], DEADLINE_US);
+    }
+    turn_until_deadline_passed();
+    expect_now(&waits[0], OUTCOME_UNSENT, "no room");
+    expect_now(&waits[1], OUTCOME_UNSENT, "no room");
+    assert_int_equal(taken.done + longer[0].done + longer[1].done, 0);
+    send_one(&waits[0], DEADLINE_US); /* and also behind what was looked at before */
+    turn_until_deadline_passed();
+    expect_now(&waits[0], OUTCOME_UNSENT, "no room");
+    close_all(&taken);
+    assert_int_equal(longer[0].done + longer[1].done, 2);
+}
+
+/* Of those in the window every second one, and of those that wait as well. */
+static void many_late_ones_between_others_are_found_in_one_walk(void **state)
+{
+    static struct sent sent[4 * MANY];
+    unsigned done_count = 0;
+    (void)state;
+    window = 2 * MANY;
+    atomic_store(&away, false);
+    bed_open("");
+    assert_true(turn_until_ready(true));
+    for (unsigned i = 0; i < 4 * MANY; i++)
+        send_one(&sent[i], i / MANY % 2 ? 10 * DEADLINE_US : LONG_US);
+    turn_until_done(&sent[MANY], MANY);
+    turn_until_done(&sent[3 * (size_t)MANY], MANY);
+    for (unsigned i = 0; i < 4 * MANY; i++)
+        done_count += sent[i].done;
+    assert_int_equal(done_count, 2 * MANY);
+    assert_in_range(atomic_load(&late_cpu_us), 1, LATE_CPU_US);
+    close_all(&sent[0]);
+    window = 1;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_sent_by_its_deadline_counts_no_attempt),
         cmocka_unit_test(what_waits_for_room_while_the_broker_goes_away_counts_no_attempt),
+        cmocka_unit_test(what_waits_behind_a_longer_time_out_has_its_own),
+        cmocka_unit_test(many_late_ones_between_others_are_found_in_one_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <nats/nats.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -18,7 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "plugin_bed.h"
+#include "sink/nats/parts.h"
 
 enum { MANY = 2000 };
 
@@ -442,6 +445,95 @@ static void options_that_cannot_be_used_are_refused_with_the_reason(void **state
 
 #define LIVE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* ---- without a server: what libnats' threads tell, in an order of ours ---- */
+
+enum { ANSWERED, UNANSWERED, LATER };
+
+static atomic_bool lost; /* the connection, and all under way is finished */
+
+static struct broker_item *take_one(struct nats *nats)
+{
+    struct broker_item *item;
+    while (!(item = broker_take(nats->thread))) {
+        struct pollfd wake = {.fd = broker_wake_fd(nats->thread), .events = POLLIN};
+        (void)poll(&wake, 1, 10);
+    }
+    return item;
+}
+
+/* As if it was published. */
+static natsMsg *begin_push(struct nats *nats)
+{
+    struct push *one = mem_zalloc(sizeof(*one));
+    assert_int_equal(natsMsg_Create(&one->message, "orders.paid", NULL, "", 0), NATS_OK);
+    one->item = take_one(nats);
+    one->item->user = one;
+    list_add_tail(&nats->pushes, &one->place);
+    return one->message;
+}
+
+/* Between two turns of the thread an answer comes, and then the connection ends. */
+static void lose_the_connection_behind_an_answer(struct broker_thread *thread, void *user)
+{
+    struct nats *nats = user;
+    int64_t until_us;
+    nats->thread = thread;
+    natsMsg *answered = begin_push(nats), *other = begin_push(nats);
+    jetstream_on_answer(NULL, answered, &(jsPubAck){.Duplicate = true}, NULL, nats);
+    nats->dropped = nats->closed = true;
+    jetstream_look_at_connection(nats);
+    natsMsg_Destroy(other); /* libnats' own, otherwise */
+    nats->ready = true;     /* but there is nothing to publish with */
+    atomic_store(&lost, true);
+    while (!broker_closing(thread, &until_us)) {
+        jetstream_take_items(nats);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void forget(void *user)
+{
+    (void)user;
+}
+
+static void what_was_answered_before_the_connection_ended_is_delivered(void **state)
+{
+    struct nats nats = {.options = {.url = "", .name = "events"}, .event_fd = -1};
+    struct sent sent[3];
+    (void)state;
+    list_init(&nats.pushes);
+    assert_int_equal(nats_Open(-1), NATS_OK);
+    assert_int_equal(pthread_mutex_init(&nats.mutex, NULL), 0);
+    os_clock_init(&os_clock);
+    os = os_loop_new(&os_clock.clock, 0);
+    loop = os_loop_port(os);
+    (void)loop_update_time(loop);
+    sink = broker_thread_open(
+        &(struct broker_thread_options){.loop = loop,
+                                        .name = "events",
+                                        .window = 1000,
+                                        .user = &nats,
+                                        .run = lose_the_connection_behind_an_answer,
+                                        .ended = forget});
+    assert_non_null(sink);
+    push(&sent[ANSWERED], "msg_1");
+    push(&sent[UNANSWERED], "msg_2");
+    expect(&sent[ANSWERED], OUTCOME_DELIVERED, "");
+    expect(&sent[UNANSWERED], OUTCOME_UNSENT, "ended before it was acknowledged");
+    assert_int_equal(metric_of("broker_in_flight"), 0);
+    for (int i = 0; i < WAIT_US / 1000 && !atomic_load(&lost); i++)
+        (void)poll(NULL, 0, 1);
+    assert_true(atomic_load(&lost));
+    push(&sent[LATER], "msg_3");
+    expect(&sent[LATER], OUTCOME_UNSENT, "NATS is away");
+    sink->verbs->close(sink, 0);
+    sink = NULL;
+    os_loop_free(os);
+    os = NULL;
+    (void)pthread_mutex_destroy(&nats.mutex);
+    assert_int_equal(nats_CloseAndWait(3000), NATS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +545,7 @@ int main(void)
         LIVE(nothing_is_lost_or_kept_back_when_the_server_is_killed),
         LIVE(a_server_that_hangs_ends_at_the_deadline),
         LIVE(closing_tells_what_is_under_way),
+        cmocka_unit_test(what_was_answered_before_the_connection_ended_is_delivered),
         cmocka_unit_test(options_that_cannot_be_used_are_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
