@@ -89,7 +89,7 @@ static void end_rebuilding(struct opening *opening, bool done)
         return;
     }
     log_event(LOG_INFO, "redis_rebuilt", "partition=%u", opening->partition);
-    partition_init->options.opened(partition_init->options.owner, opening->partition);
+    partition_init->options.rebuilt(partition_init->options.owner, opening->partition);
     partition_init->options.forgotten(partition_init->options.owner);
 }
 

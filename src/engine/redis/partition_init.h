@@ -40,6 +40,8 @@ struct partition_init_options {
     void (*stray)(void *owner, struct bytes key);
     /* It is open, at a server that may not have all changes that an earlier one had answered. */
     void (*opened)(void *owner, uint32_t partition);
+    /* What it had lost is there again. */
+    void (*rebuilt)(void *owner, uint32_t partition);
     /* This daemon is not registered in the partition any more, so its marks are gone. */
     void (*forgotten)(void *owner);
     void *owner;
