@@ -148,22 +148,16 @@ static bool reaches_all(const struct redis_engine *redis)
 }
 
 /* The server may lack the last changes, so our plans for the partition may be wrong. */
-static void partition_rebuilt(void *owner, uint32_t partition)
+static void partition_opened(void *owner, uint32_t partition, bool buckets_checked)
 {
     struct redis_engine *redis = owner;
-    promoter_start_again(&redis->promoter, partition);
+    promoter_opened(&redis->promoter, partition, buckets_checked);
     if (partition == 0) {
         settings_sync_opened(&redis->settings);
         members_note_opened(&redis->members);
     }
     if (redis->preflight.stray && reaches_all(redis))
         preflight_accept_keys(&redis->preflight);
-}
-
-static void partition_opened(void *owner, uint32_t partition)
-{
-    promoter_opened(&((struct redis_engine *)owner)->promoter, partition);
-    partition_rebuilt(owner, partition);
 }
 
 static void partition_forgot_us(void *owner)
@@ -475,7 +469,6 @@ static void make_owners(struct redis_engine *redis)
                                                          .refused = partition_refused,
                                                          .stray = key_refused,
                                                          .opened = partition_opened,
-                                                         .rebuilt = partition_rebuilt,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
     members_init(&redis->members,

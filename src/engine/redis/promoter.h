@@ -70,11 +70,9 @@ void promoter_fini(struct promoter *promoter);
 
 /* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
-/* The partition was opened, which checks all its buckets. promoter_start_again() must follow. */
-void promoter_opened(struct promoter *promoter, uint32_t partition);
 /* The partition was opened, or what it had lost is there again: what was read there before may be
- * wrong, of jobs that are due, and of what dead daemons have left. */
-void promoter_start_again(struct promoter *promoter, uint32_t partition);
+ * wrong, of jobs that are due, and of what dead daemons have left. An open checks all buckets. */
+void promoter_opened(struct promoter *promoter, uint32_t partition, bool buckets_checked);
 /* Jobs of the partition are about to be looked for, and the owner may have missed a notice that
  * they are due: sends a promote, whoever owns it. */
 void promoter_help(struct promoter *promoter, uint32_t partition);
