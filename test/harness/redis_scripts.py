@@ -29,20 +29,25 @@ SLOW_PATH = (b"local function slow_path(keys, base, count)\nlocal KEYS, ARGV = K
              b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
 END = b"end\n"
 ALONE = b"local routes, routes_from, args_from, many, likely_topic = nil, 0, 0, nil, nil\n"
+PROMOTE_SLOW_PATH = b"local function slow_path()\n"
+JOB_FUNCTIONS = b"local function job_functions()\n"
 # What comes before the script itself, as script_text.c puts it; "entry" is in all that change jobs.
-SHARED = ["clock", "marks", "common", "record", "notify"]
+START = ["clock", "marks", "common"]
+SHARED = [*START, "record", "notify", "job"]
 HOT = ["clock", "marks", ALONE, SLOW_PATH, *SHARED[2:]]  # of those that have a fast path
-PARTS = {"heartbeat": ["clock", "marks", "common", "record", "heartbeat"],
-         "push": [*HOT, "job", "entry", "room", "push_slow", END, "push"],
-         "reserve": [*HOT[:3], "close", *HOT[3:], "entry", "reserve_slow", END, "reserve"],
-         "topic": [*SHARED, "job", "room", "topic"],
-         "count_due": [*SHARED, "job", "count_due"],
-         "end": [*HOT, "job", "entry", "end_slow", END, "end"],
-         "list": [*SHARED, "job", "walk", "list"],
-         "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
-         "promote": [*SHARED, "job", "entry", "counts", "promote"],
-         "rebuild": [*SHARED, "job", "counts", "rebuild"],
-         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "change", "resync")}}
+PARTS = {"push": [*HOT, "entry", "room", "push_slow", END, "push"],
+         "reserve": [*HOT[:3], "close", SLOW_PATH, "common", JOB_FUNCTIONS, "record", "entry", "reserve_jobs", END,
+                     "reserve_slow", END, "reserve"],
+         "topic": [*SHARED, "room", "topic"],
+         "settings": [*SHARED, "room", "settings"],
+         "end": [*HOT, "entry", "end_slow", END, "end"],
+         "list": [*START, "record", "walk", "list"],
+         "sweep": [*SHARED, "entry", "walk", "sweep"],
+         "promote": ["clock", "marks", PROMOTE_SLOW_PATH, *SHARED[2:], "entry", "counts", "promote_slow", END, "promote"],
+         "rebuild": [*SHARED, "counts", "rebuild"],
+         "open": [*START, "record", "entry", "open"],
+         **{name: [*START, name] for name in ("heartbeat", "count_due", "set_clock", "journal")},
+         **{name: [*SHARED, "entry", name] for name in ("reap_dead", "change", "resync")}}
 HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "priority delay_s due").split()
@@ -111,7 +116,7 @@ class Ear(Connection):
 
 @functools.lru_cache(maxsize=None)
 def script_text(name):
-    parts = PARTS.get(name, [*SHARED, "job", name])
+    parts = PARTS.get(name, [*SHARED, name])
     text = b""
     for part in parts:
         if isinstance(part, bytes):

@@ -148,10 +148,10 @@ static bool reaches_all(const struct redis_engine *redis)
 }
 
 /* The server may lack the last changes, so our plans for the partition may be wrong. */
-static void partition_opened(void *owner, uint32_t partition)
+static void partition_opened(void *owner, uint32_t partition, bool buckets_checked)
 {
     struct redis_engine *redis = owner;
-    promoter_opened(&redis->promoter, partition);
+    promoter_opened(&redis->promoter, partition, buckets_checked);
     if (partition == 0) {
         settings_sync_opened(&redis->settings);
         members_note_opened(&redis->members);

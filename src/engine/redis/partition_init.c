@@ -89,7 +89,7 @@ static void end_rebuilding(struct opening *opening, bool done)
         return;
     }
     log_event(LOG_INFO, "redis_rebuilt", "partition=%u", opening->partition);
-    partition_init->options.opened(partition_init->options.owner, opening->partition);
+    partition_init->options.opened(partition_init->options.owner, opening->partition, false);
     partition_init->options.forgotten(partition_init->options.owner);
 }
 
@@ -252,7 +252,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
                          opening->places);
     look(opening); /* it may have moved meanwhile, or must be opened once more */
-    partition_init->options.opened(partition_init->options.owner, opening->partition);
+    partition_init->options.opened(partition_init->options.owner, opening->partition, true);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
     if (answer.missed)

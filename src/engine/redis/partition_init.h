@@ -38,8 +38,9 @@ struct partition_init_options {
     /* This key of the partition has another type, so another program made it. Called repeatedly
        while that is so. */
     void (*stray)(void *owner, struct bytes key);
-    /* It is open, at a server that may not have all changes that an earlier one had answered. */
-    void (*opened)(void *owner, uint32_t partition);
+    /* It is open, at a server that may not have all changes that an earlier one had answered; or,
+       if not all buckets were just checked, what it had lost is there again. */
+    void (*opened)(void *owner, uint32_t partition, bool buckets_checked);
     /* This daemon is not registered in the partition any more, so its marks are gone. */
     void (*forgotten)(void *owner);
     void *owner;

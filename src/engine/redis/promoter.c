@@ -247,8 +247,10 @@ void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
     plan_promote(duty);
 }
 
-void promoter_opened(struct promoter *promoter, uint32_t partition)
+void promoter_opened(struct promoter *promoter, uint32_t partition, bool buckets_checked)
 {
+    if (buckets_checked)
+        promoter->duties[partition].buckets_at_us = now_of(promoter);
     promoter->duties[partition].forget_at_us = now_of(promoter);
     plan_forget(&promoter->duties[partition]);
     promoter_due(promoter, partition, now_of(promoter));

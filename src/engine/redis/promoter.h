@@ -34,7 +34,7 @@ struct duty {
     int64_t again_at_us;   /* of that, the second look; INT64_MAX: none is to come */
     uint64_t gone;         /* members::gone at the last time */
     int64_t helped_at_us;  /* see promoter_help() */
-    int64_t buckets_at_us; /* when a promote has checked all buckets last */
+    int64_t buckets_at_us; /* when a promote, or an open, has checked all buckets last */
     uint64_t checked;      /* number of clients' calls to the partition at the last promote */
     struct timer promote, forget;
 };
@@ -71,8 +71,8 @@ void promoter_fini(struct promoter *promoter);
 /* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
 /* The partition was opened, or what it had lost is there again: what was read there before may be
- * wrong, of jobs that are due, and of what dead daemons have left. */
-void promoter_opened(struct promoter *promoter, uint32_t partition);
+ * wrong, of jobs that are due, and of what dead daemons have left. An open checks all buckets. */
+void promoter_opened(struct promoter *promoter, uint32_t partition, bool buckets_checked);
 /* Jobs of the partition are about to be looked for, and the owner may have missed a notice that
  * they are due: sends a promote, whoever owns it. */
 void promoter_help(struct promoter *promoter, uint32_t partition);

@@ -1,13 +1,12 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua,
- * record.lua, notify.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it
- * goes through a topic, room.lua if it makes them, counts.lua if it may count reserved jobs again,
- * close.lua before a reserve, its own file. The common cases of push, reserve and end come before
- * all that they do not need: to make functions takes time, too. turn.lua has these three, with all
- * that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has
- * the number or the format from job_head.h instead. Comments and indentation are left out: a third
- * of what each server would be sent. Lines stay, so that an error's line is that of the files.
+ * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua, those
+ * of the shared files that it needs, close.lua before a reserve, its own file: see `scripts`. The
+ * common cases of push, reserve, end and promote come before all that they do not need: to make
+ * functions takes time, too. turn.lua has the first three, with all that they need, as functions.
+ * Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from
+ * job_head.h instead. Comments and indentation are left out: a third of what each server would be
+ * sent. Lines stay, so that an error's line is that of the files.
  */
 #include <string.h>
 
@@ -40,10 +39,12 @@ TEXT(rebuild);
 TEXT(heartbeat);
 TEXT(reap_dead);
 TEXT(promote);
+TEXT(promote_slow);
 TEXT(push);
 TEXT(push_slow);
 TEXT(reserve);
 TEXT(reserve_slow);
+TEXT(reserve_jobs);
 TEXT(end);
 TEXT(end_slow);
 TEXT(turn);
@@ -226,98 +227,106 @@ static const char begin_slow_path[] =
     "KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\n"
     "end\n";
 
-#define ADD(out, name)                                                                             \
-    add_text((out), bytes_of(script_##name##_text, (uintptr_t)script_##name##_text_end -           \
-                                                       (uintptr_t)script_##name##_text))
+static const char begin_slow_path_of_promote[] = "local function slow_path()\n";
 
-/* Does it change jobs, so that it must make journal entries? */
-static bool enters(enum script_kind kind)
-{
-    switch (kind) {
-    case SCRIPT_OPEN:
-    case SCRIPT_REAP_DEAD:
-    case SCRIPT_PROMOTE:
-    case SCRIPT_PUSH:
-    case SCRIPT_RESERVE:
-    case SCRIPT_END:
-    case SCRIPT_CHANGE:
-    case SCRIPT_RESYNC:
-    case SCRIPT_SWEEP: return true;
-    case SCRIPT_REBUILD:
-    case SCRIPT_HEARTBEAT:
-    case SCRIPT_GET:
-    case SCRIPT_LIST:
-    case SCRIPT_TOPIC:
-    case SCRIPT_COUNT_DUE:
-    case SCRIPT_SET_CLOCK:
-    case SCRIPT_SETTINGS:
-    case SCRIPT_JOURNAL:
-    case SCRIPT_RESTORE:
-    case SCRIPT_TURN: /* its parts have it */
-    case SCRIPT_COUNT: break;
+struct script_file {
+    const char *at, *end;
+};
+
+#define FILE_OF(name)                                                                              \
+    {                                                                                              \
+        script_##name##_text, script_##name##_text_end                                             \
     }
-    return false;
+#define ADD(out, name) add_file((out), (struct script_file)FILE_OF(name))
+
+/* ---- what each is made of ---- */
+
+/* The shared files behind common.lua, in this order. */
+static const struct script_file shared[] = {FILE_OF(record), FILE_OF(notify), FILE_OF(job),
+                                            FILE_OF(entry),  FILE_OF(walk),   FILE_OF(room),
+                                            FILE_OF(counts)};
+enum {
+    RECORD = 1 << 0,
+    NOTIFY = 1 << 1,
+    JOB = 1 << 2 | RECORD | NOTIFY, /* with the files that it needs, as the others */
+    ENTRY = 1 << 3 | RECORD,        /* of all scripts that change jobs */
+    WALK = 1 << 4,
+    ROOM = 1 << 5 | NOTIFY,
+    COUNTS = 1 << 6,
+};
+
+static const struct {
+    unsigned shared;
+    struct script_file own;
+    struct script_file slow; /* if it has a fast path: what follows the shared files */
+} scripts[SCRIPT_COUNT] = {
+    [SCRIPT_OPEN] = {ENTRY, FILE_OF(open), {0}},
+    [SCRIPT_REBUILD] = {JOB | COUNTS, FILE_OF(rebuild), {0}},
+    [SCRIPT_HEARTBEAT] = {0, FILE_OF(heartbeat), {0}},
+    [SCRIPT_REAP_DEAD] = {JOB | ENTRY, FILE_OF(reap_dead), {0}},
+    [SCRIPT_PROMOTE] = {JOB | ENTRY | COUNTS, FILE_OF(promote), FILE_OF(promote_slow)},
+    [SCRIPT_PUSH] = {JOB | ENTRY | ROOM, FILE_OF(push), FILE_OF(push_slow)},
+    [SCRIPT_RESERVE] = {ENTRY, FILE_OF(reserve), FILE_OF(reserve_slow)},
+    [SCRIPT_END] = {JOB | ENTRY, FILE_OF(end), FILE_OF(end_slow)},
+    [SCRIPT_CHANGE] = {JOB | ENTRY, FILE_OF(change), {0}},
+    [SCRIPT_GET] = {JOB, FILE_OF(get), {0}},
+    [SCRIPT_LIST] = {RECORD | WALK, FILE_OF(list), {0}},
+    [SCRIPT_SWEEP] = {JOB | ENTRY | WALK, FILE_OF(sweep), {0}},
+    [SCRIPT_TOPIC] = {JOB | ROOM, FILE_OF(topic), {0}},
+    [SCRIPT_COUNT_DUE] = {0, FILE_OF(count_due), {0}},
+    [SCRIPT_SET_CLOCK] = {0, FILE_OF(set_clock), {0}},
+    [SCRIPT_SETTINGS] = {JOB | ROOM, FILE_OF(settings), {0}},
+    [SCRIPT_JOURNAL] = {0, FILE_OF(journal), {0}},
+    [SCRIPT_RESTORE] = {JOB, FILE_OF(restore), {0}},
+    [SCRIPT_RESYNC] = {JOB | ENTRY, FILE_OF(resync), {0}},
+};
+
+static void add_file(struct buf *out, struct script_file file)
+{
+    add_text(out, bytes_of(file.at, (uintptr_t)file.end - (uintptr_t)file.at));
 }
 
-/* Does it have a fast path for the common case, and is it part of turn.lua? */
+/* Is it part of turn.lua? */
 static bool is_hot(enum script_kind kind)
 {
     return kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
 }
 
-/* Appends the script's own file, and the shared files that it needs behind clock.lua. */
+static void add_shared(struct buf *out, enum script_kind kind)
+{
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++) {
+        if (scripts[kind].shared >> i & 1)
+            add_file(out, shared[i]);
+    }
+}
+
+/* Of a reserve. */
+static void add_job_functions(struct buf *out)
+{
+    buf_add_str(out, "local function job_functions()\n");
+    add_shared(out, SCRIPT_RESERVE);
+    ADD(out, reserve_jobs);
+    buf_add_str(out, "end\n");
+}
+
+/* Appends the script's own file, and the shared files that it needs behind marks.lua. */
 static void add_body(struct buf *out, enum script_kind kind)
 {
+    bool has_slow_path = scripts[kind].slow.at;
     if (kind == SCRIPT_RESERVE)
         ADD(out, close);
-    if (is_hot(kind))
-        buf_add_str(out, begin_slow_path);
+    if (has_slow_path)
+        buf_add_str(out, is_hot(kind) ? begin_slow_path : begin_slow_path_of_promote);
     ADD(out, common);
-    if (kind != SCRIPT_HEARTBEAT) { /* it has no job */
-        ADD(out, record);
-        ADD(out, notify);
-    }
-    if (kind != SCRIPT_RESERVE && kind != SCRIPT_HEARTBEAT)
-        ADD(out, job);
-    if (enters(kind))
-        ADD(out, entry);
-    if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
-        ADD(out, walk);
-    if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC || kind == SCRIPT_SETTINGS)
-        ADD(out, room);
-    if (kind == SCRIPT_REBUILD || kind == SCRIPT_PROMOTE)
-        ADD(out, counts);
-    switch (kind) {
-    case SCRIPT_OPEN: ADD(out, open); break;
-    case SCRIPT_REBUILD: ADD(out, rebuild); break;
-    case SCRIPT_HEARTBEAT: ADD(out, heartbeat); break;
-    case SCRIPT_REAP_DEAD: ADD(out, reap_dead); break;
-    case SCRIPT_PROMOTE: ADD(out, promote); break;
-    case SCRIPT_PUSH: ADD(out, push_slow); break;
-    case SCRIPT_RESERVE: ADD(out, reserve_slow); break;
-    case SCRIPT_END: ADD(out, end_slow); break;
-    case SCRIPT_CHANGE: ADD(out, change); break;
-    case SCRIPT_GET: ADD(out, get); break;
-    case SCRIPT_LIST: ADD(out, list); break;
-    case SCRIPT_SWEEP: ADD(out, sweep); break;
-    case SCRIPT_TOPIC: ADD(out, topic); break;
-    case SCRIPT_COUNT_DUE: ADD(out, count_due); break;
-    case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
-    case SCRIPT_SETTINGS: ADD(out, settings); break;
-    case SCRIPT_JOURNAL: ADD(out, journal); break;
-    case SCRIPT_RESTORE: ADD(out, restore); break;
-    case SCRIPT_RESYNC: ADD(out, resync); break;
-    case SCRIPT_TURN:
-    case SCRIPT_COUNT: break;
-    }
-    if (is_hot(kind))
-        buf_add_str(out, "end\n");
-    if (kind == SCRIPT_PUSH)
-        ADD(out, push);
     if (kind == SCRIPT_RESERVE)
-        ADD(out, reserve);
-    if (kind == SCRIPT_END)
-        ADD(out, end);
+        add_job_functions(out);
+    else
+        add_shared(out, kind);
+    if (has_slow_path) {
+        add_file(out, scripts[kind].slow);
+        buf_add_str(out, "end\n");
+    }
+    add_file(out, scripts[kind].own);
 }
 
 /* A function of turn.lua: the script of that kind, for `many` requests, whose arguments are behind

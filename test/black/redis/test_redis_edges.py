@@ -1,6 +1,7 @@
 """Where the Redis engine could get stuck: too many requests unanswered, scripts that may not be
 loaded, one node of a cluster that is silent. Who waits must be served all the same."""
 
+import hashlib
 import json
 import random
 import re
@@ -12,6 +13,7 @@ from beanstalk import Connection
 from patience import TooLate, soon
 from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, config
+from redis_scripts import script_text
 from relay import Relay
 from wire import Client, Wire, eventually, request_bytes
 
@@ -71,6 +73,41 @@ def test_flushed_scripts_are_loaded_once_for_all_who_miss_them(laterd, redis):
     assert 0 < loads <= 40, loads  # eleven scripts, perhaps for more than one batch
     for wire in wires:
         wire.close()
+
+
+def test_the_scripts_that_other_tests_compose_are_those_of_laterd(laterd, redis):
+    server = laterd(config(redis.url, partitions=1))
+    with Client(server.port) as client:
+        assert client.request("PUT", "/v1/topics/t", {"retry": [1000]}).status == 200
+        job_id = client.push_id("t", delay="1h", body="x")
+        assert client.job(job_id, "run").status == 200
+        client.reserve("t")
+        assert client.job(job_id, method="DELETE").status == 204
+        assert client.job(job_id, method="GET").status == 404
+        for path in ("/v1/topics", "/v1/due?within=1h", "/v1/topics/t/jobs?state=ready"):
+            assert client.get(path).status == 200
+        assert client.post("/v1/topics/t/clear", {"state": "all"}).status == 200
+    # Not push, reserve and end alone: which of these are sent, and which as a part of turn.lua, depends.
+    names = "open heartbeat promote reap_dead settings change get topic list count_due sweep".split()
+    digests = [hashlib.sha1(script_text(name)).hexdigest() for name in names]
+
+    def missing():
+        there = redis.call("SCRIPT", "EXISTS", *digests)
+        return [name for name, found in zip(names, there) if not found]
+
+    assert eventually(lambda: not missing(), 10), missing()
+
+
+def test_buckets_are_not_checked_again_behind_an_open(laterd, redis):
+    before = calls_of(redis, "hexists")
+    first = laterd(config(redis.url, partitions=1))
+    with Client(first.port) as client:
+        client.push_id("t", body="x")
+    assert calls_of(redis, "hexists") - before < 100, "in a new queue there are none"
+    before = calls_of(redis, "hexists")
+    with Client(laterd(config(redis.url, partitions=1)).port) as client:
+        client.push_id("t", body="x")
+    assert calls_of(redis, "hexists") - before < 400, "once by the open, and not by a promote"
 
 
 @pytest.mark.serial

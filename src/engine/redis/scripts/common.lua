@@ -33,9 +33,10 @@
 --   error. So a script reads from each bucket that it needs before its first write, or between two
 --   jobs, after all writes for the first one.
 -- - Half of the time of a script is spent in Lua itself. Concatenating strings is faster than using
---   tables. push, reserve and end have a fast path; all functions that it does not need are defined
---   inside the function slow_path(), which handles the other cases, one request at a time, with that
---   request's KEYS and ARGV.
+--   tables. To make the functions of record.lua, job.lua and entry.lua takes as long as ten commands:
+--   push, reserve, end and promote have a fast path, and all functions that it does not need are
+--   defined inside the function slow_path(). It handles the other cases, one request at a time, with
+--   that request's KEYS and ARGV; that of promote returns functions for them.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local call, sub, char, byte = redis.call, string.sub, string.char, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack

@@ -1,5 +1,5 @@
 -- Counts of reserved jobs (#h), where they were lost with the partition's hash. Put before rebuild.lua
--- and promote.lua.
+-- and promote_slow.lua.
 --
 -- The field 'z' is there until they are known again: the last number of before, and the first bucket
 -- that rebuild.lua has not counted. It counts the jobs that it finds, with leases up to that number:

@@ -70,7 +70,7 @@ local function unlink(job)
         call('ZREM', order, buried_place(job))
     elseif call('ZREM', order, delayed_place(job)) == 0 and
         call('ZREM', order, 'r' .. place_of(job)) == 0 then
-        call('ZREM', delayed, place_of(job)) -- its place in layout 2: see promote.lua
+        call('ZREM', delayed, place_of(job)) -- its place in layout 2: see promote_slow.lua
     end
     if job.state == RESERVED then
         if is_bound(job) then job.flags = job.flags - BOUND end

@@ -3,8 +3,8 @@
 -- 2 if more daemons wait than are named, 3 both; then 16 bytes for each waiting daemon, in order of
 -- arrival: its name, and the number of the request that left the mark. Only one daemon can get a job,
 -- so one is notified; if it needs no job, it requests that the next one is notified
--- (reserve_slow.lua, option p). Follows clock.lua in the script's text; notify.lua has the other
--- functions for marks.
+-- (reserve_slow.lua, option p). Follows clock.lua in the script's text; notify.lua and promote.lua have
+-- the other functions for marks.
 local MARKS = 64 -- daemons named in a mark, at most
 local sub = string.sub
 

@@ -59,7 +59,7 @@ end
 -- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is
 -- renamed, so that a daemon of layout 2 ends no lease of a job that it cannot find. Its scripts
 -- cannot read a number of seven bytes, either. Delayed jobs are moved to their topics' places step by
--- step, by promote.lua.
+-- step, by promote_slow.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, promote_at =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
@@ -98,9 +98,11 @@ for i = 2, 4 do
     if type(score) == 'table' then wrong_type_key = wrong_type_key or KEYS[i] end
     if not score then flags = LOST end
 end
--- How many buckets exist; nil: unknown, as some have already moved to another node with their slot.
+-- How many buckets exist; nil: unknown, as some have already moved to another node with their slot. In
+-- a new partition there are no such keys, which one command tells.
 local there = 0
-for i = 1, BUCKETS do
+local none = not found[1] and redis.pcall('EXISTS', unpack(names)) == 0
+for i = 1, none and 0 or BUCKETS do
     local has = redis.pcall('HEXISTS', names[i], '!')
     if has == 0 or has == 1 then
         there = there and there + has

@@ -1,5 +1,5 @@
 -- Jobs in their buckets: reads a job into a table, writes it, and formats it for answers. Put
--- before all scripts but heartbeat.lua; the fast paths of push, reserve and end do not use it.
+-- before the scripts that read jobs; the fast paths of push, reserve, end and promote do not use it.
 --
 -- A record has one of three forms (job_head.h): long, short, compact. Bits of its first byte: 1
 -- long; 2 ready jobs are sorted by arrival, not by due time; 4 kind of content; 8 the content is

@@ -1,15 +1,14 @@
 -- The body of slow_path() in reserve.lua: one reserve, in all cases that the fast path does not handle.
--- KEYS, ARGV and the returned value are those of reserve.lua for one request.
+-- KEYS, ARGV and the returned value are those of reserve.lua for one request. Jobs are read and written
+-- by functions that job_functions() returns, which is reserve_jobs.lua: an idle poll needs none.
 -- Cost: for t topics and up to k jobs O(t log n + t k log(t k)).
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
-local AT_ONCE = 32 -- jobs read together
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local waits = string.find(ARGV[2], 'w', 1, true)
 local wait = waits or string.find(ARGV[2], 'h', 1, true)
-local own_ttr = tonumber(string.match(ARGV[2], '%d+'))
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
@@ -19,18 +18,9 @@ local function reply(jobs, flags, next_us, firsts, left)
     return parts
 end
 
--- A repetition: returns those of the jobs that still have the lease of the first execution.
+-- A repetition.
 local stored = stored_answer()
-if stored then
-    local jobs = {}
-    for from = 1, #stored, 16 do
-        local job = fetch(sub(stored, from, from + 7))
-        if job and job.lease == unpack_bytes('<I8', stored, from + 8) then
-            jobs[#jobs + 1] = job_with_content(job)
-        end
-    end
-    return reply(jobs, MORE, FOREVER, '', 0)
-end
+if stored then return reply(job_functions().still_held(stored), MORE, FOREVER, '', 0) end
 
 local fields, topics, seen = { 'p' }, {}, {}
 for i = 5, #ARGV do
@@ -67,7 +57,7 @@ for i = 1, #topics do
         for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
     end
 end
-if not listed and #topics > 1 then
+if not listed and #topics > 1 and #candidates > 1 then
     local keys = {}
     for i = 1, #candidates do
         keys[i] = { candidates[i], unpack_bytes('>I4I8I8', candidates[i], #candidates[i] - 19) }
@@ -80,104 +70,22 @@ if not listed and #topics > 1 then
     for i = 1, #candidates do candidates[i] = keys[i][1] end
 end
 
-local jobs, gone, held, sets, reservations, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
-local heads, heads_in, found_at = {}, {}, {} -- by bucket; the buckets; what was found, by place
-local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
-
--- Reads the jobs at these places; adjacent ones of the same bucket by one command.
-local function read_some(from, upto)
-    while from <= upto do
-        local bucket, wanted, first_of_all = byte(candidates[from], -3), {}, from
-        while from <= upto and byte(candidates[from], -3) == bucket do
-            local name = sub(candidates[from], -8)
-            wanted[#wanted + 1], wanted[#wanted + 2] = name, '+' .. name
-            from = from + 1
-        end
-        local known = call('HMGET', buckets .. bucket, unpack(wanted))
-        local more, found_in = {}, {} -- fields with properties and notes, and their jobs
-        for i = first_of_all, from - 1 do
-            local place = 2 * (i - first_of_all)
-            local job = known[place + 1] and
-                read(wanted[place + 1], known[place + 1], known[place + 2]) or
-                fetch(wanted[place + 1]) -- it is in an older layout, or lost
-            found_at[i] = job
-            if job and has_properties(job) then
-                more[#more + 1], found_in[#found_in + 1] = '=' .. job.name, job
-            end
-            if job and may_have_notes(job) then
-                more[#more + 1], found_in[#found_in + 1] = '-' .. job.name, job
-            end
-        end
-        known = #more > 0 and call('HMGET', buckets .. bucket, unpack(more))
-        for i = 1, #more do
-            local field = byte(more[i]) == 61 and 'properties' or 'note' -- 61: =
-            found_in[i][field] = known[i] or ''
-        end
-    end
-end
-
-while at <= #candidates and count < most and bytes < most_bytes do
-    local upto = math.min(#candidates, at + math.min(AT_ONCE, most - count) - 1)
-    read_some(at, upto)
-    for i = at, upto do
-        if bytes >= most_bytes then break end
-        local candidate, job = candidates[i], found_at[i]
-        at = i + 1
-        gone[#gone + 1] = candidate
-        if not job then -- its bucket was lost
-            lost[#lost + 1] = sub(candidate, 3, 2 + byte(candidate, 2))
-        else
-            local bucket = byte(candidate, -3)
-            job.till = now + (own_ttr or job.ttr)
-            if job.till > FOREVER then job.till = FOREVER end
-            if job.reserves < 65535 then job.reserves = job.reserves + 1 end
-            last = number_after(last, partitions, now)
-            job.head = pack(HEAD.STATE_TO_DUE, RESERVED, bound and job.flags + BOUND or job.flags,
-                job.reserves, job.till, last, bound and daemon or NOBODY, job.failures,
-                job.timeouts, job.releases, job.buries, job.kicks, job.priority, job.delay_s,
-                job.due)
-            count = count + 1
-            if is_apart(job) then
-                bytes = bytes + unpack_bytes(LONG.BODY_LEN_FORMAT, job.record, LONG.BODY_LEN)
-            else
-                bytes = bytes + #job.record - job.content_at + 1
-            end
-            bytes = bytes + #(job.properties or '')
-            jobs[count], reservations[count] = job, job.name .. pack('<I8', last)
-            if not heads[bucket] then
-                heads[bucket], heads_in[#heads_in + 1] = {}, bucket
-            end
-            local set = heads[bucket]
-            set[#set + 1], set[#set + 2] = '+' .. job.name, job.head
-            held[2 * count - 1], held[2 * count] = job.till, sub(candidate, 2)
-            taken[job.topic] = (taken[job.topic] or 0) + 1
-            if job.till < soonest then soonest = job.till end
-        end
-    end
-end
-for i = 1, count do bodies[i] = job_with_content(jobs[i]) end
-
 -- Calls with at most 1000 arguments: see above.
 local function call_in_chunks(name, key, list)
     for from = 1, #list, 1000 do
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
+local bodies, at, bytes, soonest, taken, reservations = {}, 1, 0, FOREVER, {}, ''
+if #candidates > 0 and most > 0 and most_bytes > 0 then
+    bodies, at, bytes, last, soonest, taken, reservations =
+        job_functions().take(candidates, most, most_bytes, now, last, partitions, call_in_chunks)
+elseif wait or again and most > 0 then
+    even_if_full()
+end
+local count, sets, daemon = #bodies, {}, sub(slot, 2, 9)
 -- As refusal() in job.lua: what was sent first may come late, when there are jobs that nobody awaits.
 local keeps_nothing = again and most > 0 and count == 0
--- Else the first write is a ZREM, which needs no memory.
-if #gone == 0 and (wait or keeps_nothing) then even_if_full() end
-call_in_chunks('ZREM', order, gone)
-call_in_chunks('ZADD', reserved, held)
-for i = 1, #heads_in do call_in_chunks('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
-for i = 1, #lost do
-    call('HINCRBY', hash, 'g', 1)
-    call('HINCRBY', hash, '#d' .. lost[i], 1)
-end
-for i = 1, bound and 0 or count do journal_change(jobs[i], RESERVED, 0, now) end
-if bound then
-    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(reservations[i], 1, 8)) end
-end
 for i = at, #candidates do
     local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9) ..
@@ -199,10 +107,18 @@ if wait and (most == 0 or count < most and bytes < most_bytes) then
     end
     flags = flags + (shared and MARKED + SHARED or MARKED)
 end
-if string.find(ARGV[2], 'p', 1, true) then
+if string.find(ARGV[2], 'p', 1, true) then -- notifies the next daemon that waits
     even_if_full()
     for i = 1, #topics do
-        if first_of[topics[i]] then pass_on(topics[i], found[4 * i + 1]) end
+        local mark, from = first_of[topics[i]] and found[4 * i + 1], 2
+        while mark and from < #mark do
+            if sub(mark, from, from + 7) == daemon then
+                mark = sub(mark, 1, from - 1) .. sub(mark, from + 16)
+            else
+                from = from + 16
+            end
+        end
+        if mark then notify_marked(hash, topics[i], mark) end
     end
 end
 if count > 0 and bound then
@@ -219,7 +135,7 @@ if count > 0 then
     local n, sooner = #sets, soonest < promote_at
     if sooner then promote_at = soonest end
     sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at)
-    sets[n + 3], sets[n + 4] = slot, request .. table.concat(reservations)
+    sets[n + 3], sets[n + 4] = slot, request .. reservations
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, promote_at)) end
 end
 if keeps_nothing then sets[#sets + 1], sets[#sets + 2] = slot, request end
