@@ -101,9 +101,11 @@ bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit)
     if (!node || bit / 8 >= node->synced.len)
         return false;
     char mask = (char)(1 << bit % 8);
-    node->synced.at[bit / 8] = (char)(node->synced.at[bit / 8] ^ mask);
-    node->device.at[bit / 8] = (char)(node->device.at[bit / 8] ^ mask);
-    node->cache.at[bit / 8] = (char)(node->cache.at[bit / 8] ^ mask);
+    struct content *contents[] = {&node->synced, &node->device, &node->cache};
+    for (unsigned i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
+        char *at = content_bytes(contents[i]) + bit / 8;
+        *at = (char)(*at ^ mask);
+    }
     return true;
 }
 
@@ -118,18 +120,19 @@ bool sim_disk_delete(struct sim_disk *disk, const char *name)
 
 const char *sim_disk_file(const struct sim_disk *disk, const char *name, uint64_t *out_bytes)
 {
-    const struct node *node = sim_disk_find(disk, name);
+    struct node *node = sim_disk_find(disk, name);
     if (!node)
         return NULL;
     *out_bytes = node->device.len;
-    return node->device.at ? node->device.at : "";
+    return node->device.len ? content_bytes(&node->device) : "";
 }
 
 void sim_disk_put(struct sim_disk *disk, const char *name, const void *data, size_t len)
 {
     struct node *node = node_new(disk);
-    node_write(node, 0, data, len);
-    node_sync(node);
+    content_write(&node->cache, 0, data, len);
+    content_write(&node->device, 0, data, len);
+    content_write(&node->synced, 0, data, len);
     sim_disk_set_name(disk, name, node);
     sim_disk_sync_names(disk);
 }

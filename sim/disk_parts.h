@@ -13,14 +13,23 @@
 enum { NAMES_MAX = 256, HISTORY_MAX = 16 };
 
 struct content {
-    char *at;
+    char *at; /* `room` bytes; what `len` has more is zeros */
     uint64_t len, room;
+};
+
+/* What is written: bytes, and zeros behind them. Most of a file is zeros, of which only the number
+   is kept. */
+struct disk_bytes {
+    uint64_t offset;
+    const void *data;
+    size_t len, zeros;
 };
 
 struct unsynced {
     struct unsynced *next;
     uint64_t offset;
     size_t len;
+    size_t zeros; /* behind the bytes */
     char bytes[];
 };
 
@@ -81,13 +90,20 @@ struct sim_disk {
 /* ---- disk_medium.c ---- */
 
 void content_write(struct content *content, uint64_t offset, const void *data, size_t len);
+/* All of it must be there. */
+void content_read(const struct content *content, uint64_t offset, void *at, size_t len);
 void content_copy(struct content *to, const struct content *from);
+void content_apply(struct content *content, const struct unsynced *write);
+/* Its bytes, all of `len`, which may be changed. */
+char *content_bytes(struct content *content);
 
 /* An empty file without a name. */
 struct node *node_new(struct sim_disk *disk);
 void node_free(struct node *node);
-/* Writes to the cache and the device; durable when synced. */
-void node_write(struct node *node, uint64_t offset, const void *data, size_t len);
+/* Writes to the cache and the device … */
+void node_show(struct node *node, const struct disk_bytes *bytes);
+/* … and this is durable when synced. */
+void node_keep(struct node *node, const struct disk_bytes *bytes);
 void node_sync(struct node *node);
 /* The same for writes that overlap this range: the kernel writes their pages before it writes there
    past the page cache, so they never overwrite that later. */
