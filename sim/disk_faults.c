@@ -25,7 +25,8 @@ void sim_disk_power(struct sim_disk *disk, uint64_t seed)
         CHECK(!disk->lanes[lane].first);
     CHECK(disk->files_open == 0);
     struct sim_random random = {seed};
-    disk->now = disk->history[sim_random_next(&random) % disk->history_count];
+    unsigned state = (unsigned)(sim_random_next(&random) % disk->history_count);
+    names_copy(&disk->now, sim_disk_history(disk, state));
     sim_disk_sync_names(disk);
     for (struct node *node = disk->nodes; node; node = node->next)
         node_resolve(node, &random);

@@ -225,14 +225,24 @@ void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *nod
         names->of[i] = names->of[--names->count];
 }
 
+struct names *sim_disk_history(struct sim_disk *disk, unsigned number)
+{
+    return &disk->history[(disk->history_first + number) % HISTORY_MAX];
+}
+
+void names_copy(struct names *to, const struct names *from)
+{
+    to->count = from->count;
+    memcpy(to->of, from->of, from->count * sizeof(from->of[0]));
+}
+
 void sim_disk_remember_names(struct sim_disk *disk)
 {
-    if (disk->history_count ==
-        HISTORY_MAX) { /* the oldest state is dropped, as if the next one were durable */
-        memmove(&disk->history[0], &disk->history[1], sizeof(disk->history[0]) * (HISTORY_MAX - 1));
+    if (disk->history_count == HISTORY_MAX) { /* as if the state behind the oldest were durable */
+        disk->history_first++;
         disk->history_count--;
     }
-    disk->history[disk->history_count++] = disk->now;
+    names_copy(sim_disk_history(disk, disk->history_count++), &disk->now);
 }
 
 static bool named(const struct names *names, const struct node *node)
@@ -250,7 +260,7 @@ void sim_disk_collect(struct sim_disk *disk)
         struct node *node = *link;
         bool wanted = node->handles > 0 || named(&disk->now, node);
         for (unsigned i = 0; i < disk->history_count; i++)
-            wanted = wanted || named(&disk->history[i], node);
+            wanted = wanted || named(sim_disk_history(disk, i), node);
         if (wanted) {
             link = &node->next;
         } else {
@@ -262,7 +272,8 @@ void sim_disk_collect(struct sim_disk *disk)
 
 void sim_disk_sync_names(struct sim_disk *disk)
 {
-    disk->history[0] = disk->now;
+    disk->history_first = 0;
     disk->history_count = 1;
+    names_copy(&disk->history[0], &disk->now);
     sim_disk_collect(disk);
 }

@@ -64,8 +64,9 @@ struct sim_disk {
     struct disk port;
     struct node *nodes;
     struct names now;
-    struct names history[HISTORY_MAX]; /* [0] is durable; a cut leaves this or a later state */
-    unsigned history_count;
+    /* Their states, a ring: the first one is durable; a cut leaves that or a later one. */
+    struct names history[HISTORY_MAX];
+    unsigned history_first, history_count;
     struct queue lanes[LANE_COUNT];
     struct queue ended;
     bool eager, locked, cut, starved;
@@ -119,6 +120,10 @@ struct node *sim_disk_find(const struct sim_disk *disk, const char *name);
 void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *node);
 /* Records the present names as a state that a power cut may leave. */
 void sim_disk_remember_names(struct sim_disk *disk);
+/* State `number` of the history, from 0 on. */
+struct names *sim_disk_history(struct sim_disk *disk, unsigned number);
+/* Of 256 names few are there. */
+void names_copy(struct names *to, const struct names *from);
 /* The present names become the only state that a power cut can leave. */
 void sim_disk_sync_names(struct sim_disk *disk);
 /* Frees files that are not open and have no name in any state. */
