@@ -124,8 +124,7 @@ static int write_sync(struct sim_disk *disk, const struct disk_op *op)
         content_write(&node->synced, op->offset, op->data, op->len);
         return 0;
     }
-    content_copy(&node->device,
-                 &node->synced); /* the write is lost on the device; the cache still shows it */
+    node_device_lost(node); /* it has not this write, which the cache still shows */
     for (const struct unsynced *write = node->first; write; write = write->next)
         content_apply(&node->device, write);
     return failed;
@@ -304,7 +303,7 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
     if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
     file->node->loose_reads += !file->fresh && !file->exact;
-    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
+    const struct content *content = file->fresh ? node_device(file->node) : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
     *out_len = have < len ? have : len;
     content_read(content, offset, at, *out_len);

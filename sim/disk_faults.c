@@ -102,8 +102,8 @@ bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit)
     if (!node || bit / 8 >= node->synced.len)
         return false;
     char mask = (char)(1 << bit % 8);
-    struct content *contents[] = {&node->synced, &node->device, &node->cache};
-    for (unsigned i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
+    struct content *contents[] = {&node->synced, &node->cache, &node->device};
+    for (unsigned i = 0; i < 2u + node->apart; i++) {
         char *at = content_bytes(contents[i]) + bit / 8;
         *at = (char)(*at ^ mask);
     }
@@ -124,15 +124,15 @@ const char *sim_disk_file(const struct sim_disk *disk, const char *name, uint64_
     struct node *node = sim_disk_find(disk, name);
     if (!node)
         return NULL;
-    *out_bytes = node->device.len;
-    return node->device.len ? content_bytes(&node->device) : "";
+    struct content *device = node_device(node);
+    *out_bytes = device->len;
+    return device->len ? content_bytes(device) : "";
 }
 
 void sim_disk_put(struct sim_disk *disk, const char *name, const void *data, size_t len)
 {
     struct node *node = node_new(disk);
     content_write(&node->cache, 0, data, len);
-    content_write(&node->device, 0, data, len);
     content_write(&node->synced, 0, data, len);
     sim_disk_set_name(disk, name, node);
     sim_disk_sync_names(disk);

@@ -8,9 +8,25 @@
 #include "base/mem.h"
 #include "sim/disk_parts.h"
 
-enum { SECTOR = 512 };
+enum {
+    SECTOR = 512,
+    PAGES_LEAST = 1024 * 1024, /* of so many bytes only pages that are used take memory */
+};
 
 /* ---- contents ---- */
+
+static char *room_new(uint64_t bytes)
+{
+    return bytes < PAGES_LEAST ? mem_zalloc(bytes) : mem_pages(bytes);
+}
+
+static void content_free(struct content *content)
+{
+    if (content->room < PAGES_LEAST)
+        mem_free(content->at);
+    else
+        mem_pages_free(content->at, content->room);
+}
 
 /* Memory behind `len` is zero; so is what of `len` has no room yet. */
 static void make_room(struct content *content, uint64_t bytes)
@@ -18,10 +34,11 @@ static void make_room(struct content *content, uint64_t bytes)
     if (bytes <= content->room)
         return;
     uint64_t room = bytes > 2 * content->room ? bytes : 2 * content->room;
-    char *at = mem_zalloc(room);
+    room = content->len > room ? content->len : room;
+    char *at = room_new(room);
     if (content->room)
         memcpy(at, content->at, content->room);
-    mem_free(content->at);
+    content_free(content);
     content->at = at;
     content->room = room;
 }
@@ -84,7 +101,7 @@ char *content_bytes(struct content *content)
 void content_copy(struct content *to, const struct content *from)
 {
     uint64_t kept = from->len < from->room ? from->len : from->room;
-    mem_free(to->at);
+    content_free(to);
     *to = (struct content){0};
     content_write(to, 0, from->at, kept);
     content_grow(to, from->len);
@@ -112,16 +129,27 @@ struct node *node_new(struct sim_disk *disk)
 void node_free(struct node *node)
 {
     forget_unsynced(node);
-    mem_free(node->cache.at);
-    mem_free(node->device.at);
-    mem_free(node->synced.at);
+    content_free(&node->cache);
+    content_free(&node->device);
+    content_free(&node->synced);
     mem_free(node);
+}
+
+struct content *node_device(struct node *node)
+{
+    return node->apart ? &node->device : &node->cache;
+}
+
+void node_device_lost(struct node *node)
+{
+    content_copy(&node->device, &node->synced);
+    node->apart = true;
 }
 
 void node_show(struct node *node, const struct disk_bytes *bytes)
 {
     struct content *contents[] = {&node->cache, &node->device};
-    for (unsigned i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
+    for (unsigned i = 0; i < 1u + node->apart; i++) {
         content_write(contents[i], bytes->offset, bytes->data, bytes->len);
         content_zero(contents[i], bytes->offset + bytes->len, bytes->zeros);
     }
@@ -169,7 +197,7 @@ void node_sync_range(struct node *node, uint64_t offset, size_t len)
 void node_lose(struct node *node)
 {
     forget_unsynced(node);
-    content_copy(&node->device, &node->synced);
+    node_device_lost(node);
 }
 
 /* A sector of a write, some or all of which may be zeros that were not kept. */
@@ -195,8 +223,8 @@ void node_resolve(struct node *node, struct sim_random *random)
         }
     }
     forget_unsynced(node);
-    content_copy(&node->device, &node->synced);
     content_copy(&node->cache, &node->synced);
+    node->apart = false;
 }
 
 /* ---- names ---- */

@@ -39,7 +39,8 @@ struct node {
     unsigned holders;       /* files that hold it: see DISK_REUSE */
     uint64_t loose_reads;   /* through files that are neither fresh nor exact */
     struct content cache;   /* what reads see */
-    struct content device;  /* what fresh reads see */
+    struct content device;  /* what fresh reads see, … */
+    bool apart;             /* … after a sync or a write that failed: else they see the cache */
     struct content synced;  /* what certainly survives */
     struct unsynced *first; /* since the last sync, in order */
     struct unsynced **last;
@@ -101,6 +102,10 @@ char *content_bytes(struct content *content);
 /* An empty file without a name. */
 struct node *node_new(struct sim_disk *disk);
 void node_free(struct node *node);
+/* What fresh reads see. */
+struct content *node_device(struct node *node);
+/* The device has what is synced, and no more. */
+void node_device_lost(struct node *node);
 /* Writes to the cache and the device … */
 void node_show(struct node *node, const struct disk_bytes *bytes);
 /* … and this is durable when synced. */
