@@ -8,25 +8,9 @@
 #include "base/mem.h"
 #include "sim/disk_parts.h"
 
-enum {
-    SECTOR = 512,
-    PAGES_LEAST = 1024 * 1024, /* of so many bytes only pages that are used take memory */
-};
+enum { SECTOR = 512 };
 
 /* ---- contents ---- */
-
-static char *room_new(uint64_t bytes)
-{
-    return bytes < PAGES_LEAST ? mem_zalloc(bytes) : mem_pages(bytes);
-}
-
-static void content_free(struct content *content)
-{
-    if (content->room < PAGES_LEAST)
-        mem_free(content->at);
-    else
-        mem_pages_free(content->at, content->room);
-}
 
 /* Memory behind `len` is zero; so is what of `len` has no room yet. */
 static void make_room(struct content *content, uint64_t bytes)
@@ -35,10 +19,10 @@ static void make_room(struct content *content, uint64_t bytes)
         return;
     uint64_t room = bytes > 2 * content->room ? bytes : 2 * content->room;
     room = content->len > room ? content->len : room;
-    char *at = room_new(room);
+    char *at = mem_zalloc(room);
     if (content->room)
         memcpy(at, content->at, content->room);
-    content_free(content);
+    mem_free(content->at);
     content->at = at;
     content->room = room;
 }
@@ -80,6 +64,7 @@ static void content_zero(struct content *content, uint64_t offset, size_t len)
     kept = kept < end ? kept : end;
     if (offset < kept)
         memset(content->at + offset, 0, kept - offset);
+    make_room(content, end);
     content_grow(content, end);
 }
 
@@ -101,7 +86,7 @@ char *content_bytes(struct content *content)
 void content_copy(struct content *to, const struct content *from)
 {
     uint64_t kept = from->len < from->room ? from->len : from->room;
-    content_free(to);
+    mem_free(to->at);
     *to = (struct content){0};
     content_write(to, 0, from->at, kept);
     content_grow(to, from->len);
@@ -129,9 +114,9 @@ struct node *node_new(struct sim_disk *disk)
 void node_free(struct node *node)
 {
     forget_unsynced(node);
-    content_free(&node->cache);
-    content_free(&node->device);
-    content_free(&node->synced);
+    mem_free(node->cache.at);
+    mem_free(node->device.at);
+    mem_free(node->synced.at);
     mem_free(node);
 }
 
