@@ -7,6 +7,8 @@ override CPPFLAGS += $(LUA_FLAGS)
 SIM_REDIS_TESTS := $(filter $(BUILD)/test/sim/redis_%,$(UNIT))
 $(SIM_REDIS_TESTS): $(SIM_REDIS)
 $(SIM_REDIS_TESTS): LIBS += $(LUA_LIBS)
+# Scripts are written and hashed once in a process (sim/redis/script_known.c).
+$(SIM_REDIS_TESTS): override LDFLAGS += -Wl,--wrap=script_sha1,--wrap=script_write
 
 # The whole engine on a simulated network: what it takes for random is sim/redis/network.c's.
 WRAPPED_TESTS := $(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days clocks group heal holds leave life notice push resend start takeover)
@@ -16,5 +18,3 @@ $(WRAPPED_TESTS): override LDFLAGS += -Wl,--wrap=getrandom
 sim: sim-redis
 sim-redis: $(BUILD)/test/sim/redis_life_test ## lives of daemons on a simulated Redis from SEEDS seeds (2000), or from one SEED
 	@SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $<
-
-$(patsubst %,$(BUILD)/test/sim/redis_%_test,bad_days leave life notice takeover): override LDFLAGS += -Wl,--wrap=script_sha1,--wrap=script_write

@@ -52,16 +52,26 @@ uint64_t sim_disk_removed_open(const struct sim_disk *disk)
     return disk->removed_open;
 }
 
-static int do_write(struct sim_disk *disk, struct node *node, uint64_t offset, const void *data,
-                    size_t len)
+/* 0: it may be written. */
+static int admit_write(struct sim_disk *disk, const struct node *node,
+                       const struct disk_bytes *bytes)
 {
+    uint64_t end = bytes->offset + bytes->len + bytes->zeros;
+    uint64_t more = end > node->cache.len ? end - node->cache.len : 0;
     int failed = point(disk);
     if (failed)
         return failed;
-    uint64_t more = offset + len > node->cache.len ? offset + len - node->cache.len : 0;
-    if (disk->capacity && more > 0 && sim_disk_used(disk) + more > disk->capacity)
-        return ENOSPC;
-    node_write(node, offset, data, len);
+    bool full = disk->capacity && more > 0 && sim_disk_used(disk) + more > disk->capacity;
+    return full ? ENOSPC : 0;
+}
+
+static int do_write(struct sim_disk *disk, struct node *node, const struct disk_bytes *bytes)
+{
+    int failed = admit_write(disk, node, bytes);
+    if (failed)
+        return failed;
+    node_show(node, bytes);
+    node_keep(node, bytes);
     return 0;
 }
 
@@ -97,30 +107,26 @@ static int do_name(struct sim_disk *disk, const char *name, struct node *node)
 static int write_sync(struct sim_disk *disk, const struct disk_op *op)
 {
     struct node *node = op->file->node;
-    struct unsynced **before = node->last;
-    size_t len = op->len + op->zeros;
-    char *bytes = mem_zalloc(len);
-    memcpy(bytes, op->data, op->len);
-    int failed = do_write(disk, node, op->offset, bytes, len);
-    disk->zeros_bytes += failed ? 0 : op->zeros;
-    mem_free(bytes);
+    const struct disk_bytes bytes = {
+        .offset = op->offset, .data = op->data, .len = op->len, .zeros = op->zeros};
+    int failed = admit_write(disk, node, &bytes);
     if (failed)
         return failed;
+    disk->zeros_bytes += op->zeros;
+    node_show(node, &bytes);
     failed = point(disk);
-    if (failed && disk->cut)
+    if (failed && disk->cut) {
+        node_keep(node, &bytes);
         return failed;
-    mem_free(*before);
-    *before = NULL;
-    node->last = before;
+    }
     if (!failed) {
         node_sync_range(node, op->offset, op->len);
         content_write(&node->synced, op->offset, op->data, op->len);
         return 0;
     }
-    content_copy(&node->device,
-                 &node->synced); /* the write is lost on the device; the cache still shows it */
+    node_device_lost(node); /* it has not this write, which the cache still shows */
     for (const struct unsynced *write = node->first; write; write = write->next)
-        content_write(&node->device, write->offset, write->bytes, write->len);
+        content_apply(&node->device, write);
     return failed;
 }
 
@@ -149,9 +155,7 @@ static int make_file(struct sim_disk *disk, struct disk_op *op)
     struct node *node = node_new(disk);
     int failed = do_name(disk, op->name, node);
     if (!failed) {
-        char *zeros = mem_zalloc(op->len);
-        failed = do_write(disk, node, 0, zeros, op->len);
-        mem_free(zeros);
+        failed = do_write(disk, node, &(struct disk_bytes){.zeros = op->len});
         disk->zeros_bytes += op->reserve ? 0 : op->len;
     }
     if (!failed)
@@ -180,13 +184,14 @@ static void put_piece(struct disk_pieces *pieces, const void *data, size_t len, 
 {
     struct sim_pieces *to = (struct sim_pieces *)pieces; /* its first member */
     if (!to->failed)
-        to->failed = do_write(to->disk, to->node, offset, data, len);
+        to->failed = do_write(to->disk, to->node,
+                              &(struct disk_bytes){.offset = offset, .data = data, .len = len});
 }
 
 static int write_given(struct sim_disk *disk, struct node *node, struct disk_op *op)
 {
     if (!op->give)
-        return do_write(disk, node, 0, op->data, op->len);
+        return do_write(disk, node, &(struct disk_bytes){.data = op->data, .len = op->len});
     struct sim_pieces to = {.pieces.put = put_piece, .disk = disk, .node = node};
     op->give(op, &to.pieces);
     return to.failed;
@@ -298,11 +303,10 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
     if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
     file->node->loose_reads += !file->fresh && !file->exact;
-    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
+    const struct content *content = file->fresh ? node_device(file->node) : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
     *out_len = have < len ? have : len;
-    if (*out_len)
-        memcpy(at, content->at + offset, *out_len);
+    content_read(content, offset, at, *out_len);
     return OK;
 }
 
@@ -335,7 +339,11 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
               op->offset % DISK_ALIGN == 0);
         failed = write_sync(disk, op);
         break;
-    case DISK_WRITE: failed = do_write(disk, op->file->node, op->offset, op->data, op->len); break;
+    case DISK_WRITE:
+        failed =
+            do_write(disk, op->file->node,
+                     &(struct disk_bytes){.offset = op->offset, .data = op->data, .len = op->len});
+        break;
     case DISK_SYNC:
         failed = do_sync(disk, op->file->node);
         if (!failed && op->name[0])

@@ -25,7 +25,8 @@ void sim_disk_power(struct sim_disk *disk, uint64_t seed)
         CHECK(!disk->lanes[lane].first);
     CHECK(disk->files_open == 0);
     struct sim_random random = {seed};
-    disk->now = disk->history[sim_random_next(&random) % disk->history_count];
+    unsigned state = (unsigned)(sim_random_next(&random) % disk->history_count);
+    names_copy(&disk->now, sim_disk_history(disk, state));
     sim_disk_sync_names(disk);
     for (struct node *node = disk->nodes; node; node = node->next)
         node_resolve(node, &random);
@@ -101,9 +102,11 @@ bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit)
     if (!node || bit / 8 >= node->synced.len)
         return false;
     char mask = (char)(1 << bit % 8);
-    node->synced.at[bit / 8] = (char)(node->synced.at[bit / 8] ^ mask);
-    node->device.at[bit / 8] = (char)(node->device.at[bit / 8] ^ mask);
-    node->cache.at[bit / 8] = (char)(node->cache.at[bit / 8] ^ mask);
+    struct content *contents[] = {&node->synced, &node->cache, &node->device};
+    for (unsigned i = 0; i < 2u + node->apart; i++) {
+        char *at = content_bytes(contents[i]) + bit / 8;
+        *at = (char)(*at ^ mask);
+    }
     return true;
 }
 
@@ -118,18 +121,19 @@ bool sim_disk_delete(struct sim_disk *disk, const char *name)
 
 const char *sim_disk_file(const struct sim_disk *disk, const char *name, uint64_t *out_bytes)
 {
-    const struct node *node = sim_disk_find(disk, name);
+    struct node *node = sim_disk_find(disk, name);
     if (!node)
         return NULL;
-    *out_bytes = node->device.len;
-    return node->device.at ? node->device.at : "";
+    struct content *device = node_device(node);
+    *out_bytes = device->len;
+    return device->len ? content_bytes(device) : "";
 }
 
 void sim_disk_put(struct sim_disk *disk, const char *name, const void *data, size_t len)
 {
     struct node *node = node_new(disk);
-    node_write(node, 0, data, len);
-    node_sync(node);
+    content_write(&node->cache, 0, data, len);
+    content_write(&node->synced, 0, data, len);
     sim_disk_set_name(disk, name, node);
     sim_disk_sync_names(disk);
 }

@@ -12,15 +12,16 @@ enum { SECTOR = 512 };
 
 /* ---- contents ---- */
 
-/* Memory behind `len` is zero. */
+/* Memory behind `len` is zero; so is what of `len` has no room yet. */
 static void make_room(struct content *content, uint64_t bytes)
 {
     if (bytes <= content->room)
         return;
     uint64_t room = bytes > 2 * content->room ? bytes : 2 * content->room;
+    room = content->len > room ? content->len : room;
     char *at = mem_zalloc(room);
-    if (content->len)
-        memcpy(at, content->at, content->len);
+    if (content->room)
+        memcpy(at, content->at, content->room);
     mem_free(content->at);
     content->at = at;
     content->room = room;
@@ -36,26 +37,59 @@ static size_t without_zeros(const char *data, size_t len, uint64_t least)
     return len;
 }
 
+static void content_grow(struct content *content, uint64_t end)
+{
+    if (end > content->len)
+        content->len = end;
+}
+
 /* Does not write zeros at the end: most of a file is preallocated, and they would use memory. */
 void content_write(struct content *content, uint64_t offset, const void *data, size_t len)
 {
     uint64_t end = offset + len;
     if (len == 0)
         return;
-    make_room(content, end);
-    CHECK(content->at); /* for clang's analyzer, which cannot prove it */
     if (end > content->len)
         len = without_zeros(data, len, offset < content->len ? content->len - offset : 0);
-    memcpy(content->at + offset, data, len);
-    if (end > content->len)
-        content->len = end;
+    make_room(content, offset + len);
+    if (len)
+        memcpy(content->at + offset, data, len);
+    content_grow(content, end);
+}
+
+static void content_zero(struct content *content, uint64_t offset, size_t len)
+{
+    uint64_t end = offset + len;
+    uint64_t kept = content->room < content->len ? content->room : content->len;
+    kept = kept < end ? kept : end;
+    if (offset < kept)
+        memset(content->at + offset, 0, kept - offset);
+    make_room(content, end);
+    content_grow(content, end);
+}
+
+void content_read(const struct content *content, uint64_t offset, void *at, size_t len)
+{
+    size_t have = offset < content->room ? (size_t)(content->room - offset) : 0;
+    have = have < len ? have : len;
+    if (have)
+        memcpy(at, content->at + offset, have);
+    memset((char *)at + have, 0, len - have);
+}
+
+char *content_bytes(struct content *content)
+{
+    make_room(content, content->len);
+    return content->at;
 }
 
 void content_copy(struct content *to, const struct content *from)
 {
+    uint64_t kept = from->len < from->room ? from->len : from->room;
     mem_free(to->at);
     *to = (struct content){0};
-    content_write(to, 0, from->at, from->len);
+    content_write(to, 0, from->at, kept);
+    content_grow(to, from->len);
 }
 
 static void forget_unsynced(struct node *node)
@@ -86,21 +120,46 @@ void node_free(struct node *node)
     mem_free(node);
 }
 
-void node_write(struct node *node, uint64_t offset, const void *data, size_t len)
+struct content *node_device(struct node *node)
 {
-    struct unsynced *write = mem_alloc(sizeof(*write) + len);
-    *write = (struct unsynced){.offset = offset, .len = len};
-    memcpy(write->bytes, data, len);
+    return node->apart ? &node->device : &node->cache;
+}
+
+void node_device_lost(struct node *node)
+{
+    content_copy(&node->device, &node->synced);
+    node->apart = true;
+}
+
+void node_show(struct node *node, const struct disk_bytes *bytes)
+{
+    struct content *contents[] = {&node->cache, &node->device};
+    for (unsigned i = 0; i < 1u + node->apart; i++) {
+        content_write(contents[i], bytes->offset, bytes->data, bytes->len);
+        content_zero(contents[i], bytes->offset + bytes->len, bytes->zeros);
+    }
+}
+
+void node_keep(struct node *node, const struct disk_bytes *bytes)
+{
+    struct unsynced *write = mem_alloc(sizeof(*write) + bytes->len);
+    *write = (struct unsynced){.offset = bytes->offset, .len = bytes->len, .zeros = bytes->zeros};
+    if (bytes->len)
+        memcpy(write->bytes, bytes->data, bytes->len);
     *node->last = write;
     node->last = &write->next;
-    content_write(&node->cache, offset, data, len);
-    content_write(&node->device, offset, data, len);
+}
+
+void content_apply(struct content *content, const struct unsynced *write)
+{
+    content_write(content, write->offset, write->bytes, write->len);
+    content_zero(content, write->offset + write->len, write->zeros);
 }
 
 void node_sync(struct node *node)
 {
     for (const struct unsynced *write = node->first; write; write = write->next)
-        content_write(&node->synced, write->offset, write->bytes, write->len);
+        content_apply(&node->synced, write);
     forget_unsynced(node);
 }
 
@@ -109,11 +168,11 @@ void node_sync_range(struct node *node, uint64_t offset, size_t len)
     struct unsynced **at = &node->first;
     while (*at) {
         struct unsynced *write = *at;
-        if (write->offset >= offset + len || offset >= write->offset + write->len) {
+        if (write->offset >= offset + len || offset >= write->offset + write->len + write->zeros) {
             at = &write->next;
             continue;
         }
-        content_write(&node->synced, write->offset, write->bytes, write->len);
+        content_apply(&node->synced, write);
         *at = write->next;
         mem_free(write);
     }
@@ -123,23 +182,34 @@ void node_sync_range(struct node *node, uint64_t offset, size_t len)
 void node_lose(struct node *node)
 {
     forget_unsynced(node);
-    content_copy(&node->device, &node->synced);
+    node_device_lost(node);
+}
+
+/* A sector of a write, some or all of which may be zeros that were not kept. */
+static void resolve_sector(struct node *node, const struct unsynced *write, size_t at, size_t len)
+{
+    char sector[SECTOR] = "";
+    size_t kept = at < write->len ? write->len - at : 0;
+    if (kept)
+        memcpy(sector, write->bytes + at, kept < len ? kept : len);
+    content_write(&node->synced, write->offset + at, sector, len);
 }
 
 void node_resolve(struct node *node, struct sim_random *random)
 {
     for (const struct unsynced *write = node->first; write; write = write->next) {
         uint64_t fate = sim_random_next(random) % 4;
-        for (size_t at = 0; at < write->len && fate != 0; at += SECTOR) {
-            size_t len = write->len - at < SECTOR ? write->len - at : SECTOR;
+        size_t all = write->len + write->zeros;
+        for (size_t at = 0; at < all && fate != 0; at += SECTOR) {
+            size_t len = all - at < SECTOR ? all - at : SECTOR;
             if (fate == 1 || (fate == 2 && sim_random_next(random) % 2) ||
-                (fate == 3 && at < write->len / 2))
-                content_write(&node->synced, write->offset + at, write->bytes + at, len);
+                (fate == 3 && at < all / 2))
+                resolve_sector(node, write, at, len);
         }
     }
     forget_unsynced(node);
-    content_copy(&node->device, &node->synced);
     content_copy(&node->cache, &node->synced);
+    node->apart = false;
 }
 
 /* ---- names ---- */
@@ -168,14 +238,24 @@ void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *nod
         names->of[i] = names->of[--names->count];
 }
 
+struct names *sim_disk_history(struct sim_disk *disk, unsigned number)
+{
+    return &disk->history[(disk->history_first + number) % HISTORY_MAX];
+}
+
+void names_copy(struct names *to, const struct names *from)
+{
+    to->count = from->count;
+    memcpy(to->of, from->of, from->count * sizeof(from->of[0]));
+}
+
 void sim_disk_remember_names(struct sim_disk *disk)
 {
-    if (disk->history_count ==
-        HISTORY_MAX) { /* the oldest state is dropped, as if the next one were durable */
-        memmove(&disk->history[0], &disk->history[1], sizeof(disk->history[0]) * (HISTORY_MAX - 1));
+    if (disk->history_count == HISTORY_MAX) { /* as if the state behind the oldest were durable */
+        disk->history_first++;
         disk->history_count--;
     }
-    disk->history[disk->history_count++] = disk->now;
+    names_copy(sim_disk_history(disk, disk->history_count++), &disk->now);
 }
 
 static bool named(const struct names *names, const struct node *node)
@@ -193,7 +273,7 @@ void sim_disk_collect(struct sim_disk *disk)
         struct node *node = *link;
         bool wanted = node->handles > 0 || named(&disk->now, node);
         for (unsigned i = 0; i < disk->history_count; i++)
-            wanted = wanted || named(&disk->history[i], node);
+            wanted = wanted || named(sim_disk_history(disk, i), node);
         if (wanted) {
             link = &node->next;
         } else {
@@ -205,7 +285,8 @@ void sim_disk_collect(struct sim_disk *disk)
 
 void sim_disk_sync_names(struct sim_disk *disk)
 {
-    disk->history[0] = disk->now;
+    disk->history_first = 0;
     disk->history_count = 1;
+    names_copy(&disk->history[0], &disk->now);
     sim_disk_collect(disk);
 }

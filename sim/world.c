@@ -15,6 +15,7 @@
 #include "server/assemble.h"
 #include "server/pipeline.h"
 #include "sim/clock.h"
+#include "sim/valid.h"
 #include "sim/worker.h"
 
 enum {
@@ -422,9 +423,11 @@ static int64_t thread_turn(struct world *world, int thread)
 static int64_t turn(struct world *world)
 {
     int64_t next_us = server_turn(world->server);
-    store_valid(world_store(world));
-    pipelines_valid(world->server);
-    pump_valid(world->server->pump_stage.pump);
+    if (valid_now()) {
+        store_valid(world_store(world));
+        pipelines_valid(world->server);
+        pump_valid(world->server->pump_stage.pump);
+    }
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {

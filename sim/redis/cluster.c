@@ -279,11 +279,15 @@ bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot)
 {
     struct sim_redis *from = cluster->nodes[cluster->owner[slot]];
     struct sim_redis *to = cluster->nodes[cluster->to[slot]];
+    struct value *first = NULL;
     for (size_t i = 0; i < from->keys.count; i++) {
-        if (sim_cluster_slot(from->keys.values[i]->name) == slot) {
-            move_value(from, to, from->keys.values[i]);
-            return true;
-        }
+        struct value *value = from->keys.values[i];
+        if (sim_cluster_slot(value->name) == slot && (!first || keyspace_compare(value, first) < 0))
+            first = value;
+    }
+    if (first) {
+        move_value(from, to, first);
+        return true;
     }
     unsigned before = cluster->owner[slot];
     cluster->owner[slot] = cluster->to[slot];

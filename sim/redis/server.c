@@ -4,6 +4,7 @@
 #include "sim/redis/server.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <strings.h>
 #include <xxhash.h>
 
@@ -67,11 +68,20 @@ bool sim_redis_is_replica(const struct sim_redis *redis)
     return redis->master;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return keyspace_compare(*(struct value *const *)a, *(struct value *const *)b);
+}
+
 uint64_t sim_redis_digest(const struct sim_redis *redis)
 {
     uint64_t digest = 0;
+    struct value **values = mem_alloc((redis->keys.count + 1) * sizeof(struct value *));
+    for (size_t i = 0; i < redis->keys.count; i++)
+        values[i] = redis->keys.values[i];
+    qsort(values, redis->keys.count, sizeof(struct value *), by_name);
     for (size_t i = 0; i < redis->keys.count; i++) {
-        const struct value *value = redis->keys.values[i];
+        const struct value *value = values[i];
         digest = XXH3_64bits_withSeed(value->name.at, value->name.len, digest + value->db);
         for (size_t at = 0; at < value->count; at++) {
             const struct value_item *item = &value->items[at];
@@ -80,6 +90,7 @@ uint64_t sim_redis_digest(const struct sim_redis *redis)
             digest = XXH3_64bits_withSeed(item->value.at, item->value.len, digest);
         }
     }
+    mem_free(values);
     return digest;
 }
 

@@ -60,75 +60,70 @@ void keyspace_clear(struct keyspace *keys)
     for (size_t i = 0; i < keys->count; i++)
         value_free(keys->values[i]);
     mem_free(keys->values);
+    mem_free(keys->buckets);
     *keys = (struct keyspace){.scan_order = keys->scan_order};
 }
 
-static int compare_key(const struct value *value, unsigned db, struct bytes name)
+int keyspace_compare(const struct value *a, const struct value *b)
 {
-    if (value->db != db)
-        return value->db < db ? -1 : 1;
-    return bytes_cmp(value->name, name);
+    if (a->db != b->db)
+        return a->db < b->db ? -1 : 1;
+    return bytes_cmp(a->name, b->name);
 }
 
-/* The index of the first key that is not before this one. */
-static size_t key_place(const struct keyspace *keys, unsigned db, struct bytes name)
+static struct value **bucket_of(const struct keyspace *keys, uint64_t hash)
 {
-    size_t low = 0, high = keys->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (compare_key(keys->values[middle], db, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static struct value **recent_place(struct keyspace *keys, struct bytes name)
-{
-    return &keys->recent[hash_of(name.at, name.len) % KEYS_RECENT];
+    return &keys->buckets[hash & (keys->cap - 1)];
 }
 
 struct value *keyspace_find(struct keyspace *keys, unsigned db, struct bytes name)
 {
-    uint64_t hash = hash_of(name.at, name.len);
-    struct value **recent = &keys->recent[hash % KEYS_RECENT];
-    uint64_t *absent = &keys->absent[hash % KEYS_RECENT];
-    if (*recent && (*recent)->db == db && bytes_eq((*recent)->name, name))
-        return *recent;
-    if (*absent == hash + db + 1)
+    if (keys->count == 0)
         return NULL;
-    size_t at = key_place(keys, db, name);
-    bool there = at < keys->count && compare_key(keys->values[at], db, name) == 0;
-    if (there)
-        *recent = keys->values[at];
-    else
-        *absent = hash + db + 1;
-    return there ? keys->values[at] : NULL;
+    uint64_t hash = hash_seeded(name.at, name.len, db);
+    struct value *value = *bucket_of(keys, hash);
+    while (value && (value->hash != hash || value->db != db || !bytes_eq(value->name, name)))
+        value = value->next;
+    return value;
+}
+
+static void put_in_bucket(struct keyspace *keys, struct value *value)
+{
+    struct value **bucket = bucket_of(keys, value->hash);
+    value->next = *bucket;
+    *bucket = value;
+}
+
+static void grow(struct keyspace *keys)
+{
+    keys->cap = keys->cap ? 2 * keys->cap : 16;
+    keys->values = mem_realloc(keys->values, keys->cap * sizeof(*keys->values));
+    mem_free(keys->buckets);
+    keys->buckets = mem_zalloc(keys->cap * sizeof(*keys->buckets));
+    for (size_t i = 0; i < keys->count; i++)
+        put_in_bucket(keys, keys->values[i]);
 }
 
 static void put_key(struct keyspace *keys, struct value *value)
 {
-    size_t at = key_place(keys, value->db, value->name);
-    keys->absent[hash_of(value->name.at, value->name.len) % KEYS_RECENT] = 0;
-    if (keys->count == keys->cap) {
-        keys->cap = keys->cap ? 2 * keys->cap : 16;
-        keys->values = mem_realloc(keys->values, keys->cap * sizeof(*keys->values));
-    }
-    move(&keys->values[at + 1], &keys->values[at], (keys->count - at) * sizeof(*keys->values));
-    keys->values[at] = value;
-    keys->count++;
+    if (keys->count == keys->cap)
+        grow(keys);
+    value->hash = hash_seeded(value->name.at, value->name.len, value->db);
+    value->place = keys->count;
+    keys->values[keys->count++] = value;
+    put_in_bucket(keys, value);
 }
 
 static void take_key(struct keyspace *keys, const struct value *value)
 {
-    struct value **recent = recent_place(keys, value->name);
-    if (*recent == value)
-        *recent = NULL;
-    size_t at = key_place(keys, value->db, value->name);
-    CHECK(at < keys->count && keys->values[at] == value);
-    keys->count--;
-    move(&keys->values[at], &keys->values[at + 1], (keys->count - at) * sizeof(*keys->values));
+    struct value **link = bucket_of(keys, value->hash);
+    while (*link != value)
+        link = &(*link)->next;
+    *link = value->next;
+    struct value *last = keys->values[--keys->count];
+    CHECK(keys->values[value->place] == value);
+    keys->values[value->place] = last;
+    last->place = value->place;
 }
 
 struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
@@ -176,17 +171,29 @@ static void take_out(struct value *value, size_t at)
     move(&value->items[at], &value->items[at + 1], (value->count - at) * sizeof(*value->items));
 }
 
+/* They sort as the bytes do, as far as they go: most are compared by them alone. */
+static uint64_t first_bytes(struct bytes field)
+{
+    uint64_t first = 0;
+    for (size_t i = 0; i < sizeof(first); i++)
+        first = first << 8 | (i < field.len ? (unsigned char)field.at[i] : 0);
+    return first;
+}
+
 static size_t field_place(const struct value *value, struct bytes field, bool *out_there)
 {
     size_t low = 0, high = value->count;
+    uint64_t first = first_bytes(field);
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (bytes_cmp(value->items[middle].member, field) < 0)
+        const struct value_item *item = &value->items[middle];
+        if (item->hash != first ? item->hash < first : bytes_cmp(item->member, field) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    *out_there = low < value->count && bytes_eq(value->items[low].member, field);
+    *out_there = low < value->count && value->items[low].hash == first &&
+                 bytes_eq(value->items[low].member, field);
     return low;
 }
 
@@ -202,8 +209,10 @@ bool hash_set(struct value *value, struct bytes field, struct bytes content)
     bool there;
     size_t at = field_place(value, field, &there);
     struct value_item *item = there ? &value->items[at] : insert(value, at);
-    if (!there)
+    if (!there) {
         item->member = copy_of(field);
+        item->hash = first_bytes(field);
+    }
     item->value.len = 0;
     buf_add_bytes(&item->value, content);
     return !there;

@@ -1,6 +1,7 @@
 /*
  * The values of the simulated Redis: hashes, sorted sets and strings under keys, in numbered
- * databases. All are sorted arrays: a simulated queue is small, and the order is deterministic.
+ * databases. All but the keys are sorted arrays: a simulated queue is small, and the order is
+ * deterministic. Keys are as many as there are partitions and topics: they are found by their hash.
  *
  * A hash is sorted by member; a sorted set by score, then by member, as in Redis. A key is removed
  * with its last member. One thread.
@@ -14,9 +15,10 @@ enum value_kind { VALUE_HASH, VALUE_ZSET, VALUE_STRING };
 
 struct value_item {
     struct bytes member; /* owned */
-    uint64_t hash;       /* of a sorted set's member, so that few are compared */
-    double score;        /* of a sorted set */
-    struct buf value;    /* of a hash */
+    uint64_t hash;    /* of a sorted set's member, so that few are compared; of a hash's the first
+                         eight bytes */
+    double score;     /* of a sorted set */
+    struct buf value; /* of a hash */
 };
 
 struct value {
@@ -26,15 +28,15 @@ struct value {
     struct value_item *items;
     size_t count, cap;
     struct buf string;
+    uint64_t hash;      /* of name and database */
+    size_t place;       /* in keyspace::values */
+    struct value *next; /* in its bucket */
 };
 
-enum { KEYS_RECENT = 256 };
-
 struct keyspace {
-    struct value **values; /* sorted by database and name */
-    size_t count, cap;
-    struct value *recent[KEYS_RECENT]; /* found last, by a hash of their names */
-    uint64_t absent[KEYS_RECENT];      /* names that were not there: hash + database + 1 */
+    struct value **values; /* as they came, but the last one takes the place of one that goes */
+    struct value **buckets;
+    size_t count, cap;   /* of both; a power of two */
     uint32_t scan_order; /* of HSCAN: each server has another one, and a new one with each start, so
                             that a cursor of before, or of another server, is not valid */
 };
@@ -46,6 +48,8 @@ struct value *keyspace_find(struct keyspace *keys, unsigned db, struct bytes nam
 struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
                            enum value_kind kind);
 void keyspace_drop(struct keyspace *keys, struct value *value);
+/* By database and name. */
+int keyspace_compare(const struct value *a, const struct value *b);
 /* No key may have that name. */
 void keyspace_rename(struct keyspace *keys, struct value *value, struct bytes name);
 

@@ -51,14 +51,17 @@ static bool finds(const struct far_index *index, uint64_t hash, uint64_t where)
     return false;
 }
 
+/* Under the sanitizers each seventh is looked up: far_index_valid() goes through all entries. */
 static void check_all(const struct far_index *index)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < PAIRS; i++) {
+        count += pairs[i].there;
+        if (sim_every() > 1 && i % 7 != 0)
+            continue;
         assert_int_equal(far_index_has(index, pairs[i].hash, pairs[i].where), pairs[i].there);
         if (pairs[i].there)
             assert_true(finds(index, pairs[i].hash, pairs[i].where));
-        count += pairs[i].there;
     }
     assert_int_equal(index->count, count);
     far_index_valid(index);

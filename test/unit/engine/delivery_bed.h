@@ -19,6 +19,7 @@
 #include "engine/embedded/embedded.h"
 #include "sim/disk.h"
 #include "sim/random.h"
+#include "sim/valid.h"
 
 enum { DELIVERY_SEGMENT = 64 * 1024, DELIVERY_TTR_US = 10 * 1000 * 1000 };
 
@@ -128,7 +129,7 @@ static inline void delivery_turn(struct delivery_bed *bed)
     bed->engine->verbs->begin(bed->engine);
     bed->engine->verbs->match(bed->engine);
     (void)bed->engine->verbs->end(bed->engine);
-    if (bed->disk)
+    if (bed->disk && valid_now())
         store_valid(embedded_store(bed->embedded));
 }
 

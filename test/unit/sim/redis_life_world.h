@@ -342,42 +342,6 @@ static inline void move_clock(struct life *life, int64_t now_us)
 
 /* ---- daemons ---- */
 
-void __real_script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
-void __wrap_script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
-
-/* The texts are the same in each life, and what they hash to costs as much as all else in it. */
-void __wrap_script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST])
-{
-    static struct {
-        struct buf text;
-        char hex[SCRIPT_DIGEST];
-    } known[SCRIPT_COUNT];
-    unsigned i = 0;
-    while (i < SCRIPT_COUNT && known[i].text.len && !bytes_eq(buf_bytes(&known[i].text), text))
-        i++;
-    if (i == SCRIPT_COUNT || !known[i].text.len)
-        __real_script_sha1(text, out_hex);
-    if (i == SCRIPT_COUNT)
-        return;
-    if (!known[i].text.len) {
-        buf_add_bytes(&known[i].text, text);
-        memcpy(known[i].hex, out_hex, SCRIPT_DIGEST);
-    }
-    memcpy(out_hex, known[i].hex, SCRIPT_DIGEST);
-}
-
-void __real_script_write(struct buf *out, enum script_kind kind);
-void __wrap_script_write(struct buf *out, enum script_kind kind);
-
-/* To write them again for each daemon that starts takes a tenth of a life. */
-void __wrap_script_write(struct buf *out, enum script_kind kind)
-{
-    static struct buf known[SCRIPT_COUNT];
-    if (!known[kind].len)
-        __real_script_write(&known[kind], kind);
-    buf_add_bytes(out, buf_bytes(&known[kind]));
-}
-
 /* Topics are "a" and "bb". */
 static inline void hear_settings(struct settings_observer *observer, struct bytes topic,
                                  uint64_t version, struct bytes settings)

@@ -57,7 +57,7 @@ static void free_bed(struct bed *bed)
 
 static struct body_place place_of(const struct bed *bed, unsigned i)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     const struct model_job *job = &bed->model.jobs[i];
     size_t len = model_body(&bed->model, job->seq, job->version, room).len;
     return (struct body_place){job->seq, job->stored.where, 4, len, 0, false};
@@ -73,7 +73,7 @@ static void fetch(struct bed *bed, unsigned i)
 /* The right body for the job; then it is given back. */
 static void expect_body(struct bed *bed, unsigned i)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     const struct model_job *job = &bed->model.jobs[i];
     struct body_fetch *got = &bed->fetches[i].fetch;
     assert_true(bed->fetches[i].ended);

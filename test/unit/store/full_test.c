@@ -161,7 +161,7 @@ static void p8_ends_go_on_for_bodies_of_every_size(void **state)
 /* Writes the first job again, without waiting for room; returns the record's bytes, or more. */
 static size_t append_again(struct model *model)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     struct model_job *job = &model->jobs[0];
     job->version++;
     struct bytes body = model_body(model, job->seq, job->version, room);

@@ -584,7 +584,8 @@ static void far_jobs_leave_beside(bool limited)
         model->now_us += 30000;
         model_disk_works(model);
         store_poll(model->store);
-        store_valid(model->store);
+        if (valid_now())
+            store_valid(model->store);
         assert_true(sim_disk_used(model->disk) <= most);
     }
     store_stats(model->store, &stats);

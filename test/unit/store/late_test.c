@@ -30,7 +30,7 @@ struct seen {
 
 static void begin_read(struct model *model, struct reader *reader, struct seen *seen)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     struct model_job *job = model_pick(model);
     if (!job || job->far || job->body_lost)
         return;
@@ -56,7 +56,7 @@ static void begin_read(struct model *model, struct reader *reader, struct seen *
 
 static void look_at(struct model *model, struct reader *reader, struct seen *seen)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     struct body_fetch *fetch = &reader->fetch.fetch;
     if (!reader->fetch.ended)
         return;

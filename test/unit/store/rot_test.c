@@ -164,7 +164,7 @@ static void flipped_bodies_are_never_served(void **state)
     assert_int_equal(model_open(&model), OK);
     struct bytes content_type = {0}, body = {0};
     struct arena arena = {0};
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     size_t len = model_body(&model, job.seq, 1, room).len;
     uint64_t at = (job.stored.where & UINT32_MAX) * 8 + 104;
     struct body_place place = {job.seq, job.stored.where, 4, len, 0, false};
@@ -344,7 +344,7 @@ static void p2_a_lost_change_beside_a_spoiled_body_is_not_silent(void **state)
     (void)state;
     for (int spoiled = 0; spoiled < 2; spoiled++) {
         struct model model;
-        char room[MODEL_ROOM];
+        static char room[MODEL_ROOM];
         uint64_t len = 0;
         build_mixed(&model);
         assert_int_equal(model_open(&model), OK);
@@ -446,7 +446,7 @@ static unsigned salvage_all(struct model *model)
         .callbacks = {.replay = salvage_event, .clock = salvage_clock, .print_line = salvage_line},
         .model = model};
     struct salvage *salvage;
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     unsigned good = 0;
     model->job_count = 0;
     assert_int_equal(

@@ -386,7 +386,7 @@ static void the_more_slices_there_are_the_larger_is_a_new_one(void **state)
 
 static size_t body_len(const struct model *model, const struct model_job *job)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     return model_body(model, job->seq, job->version, room).len;
 }
 

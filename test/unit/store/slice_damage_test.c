@@ -318,7 +318,7 @@ static unsigned salvage_all(struct model *model, const struct model *whole,
         const struct model_job *job = &salvaged.jobs[i], *want = &whole->jobs[i];
         struct arena arena = {0};
         struct salvage_body body;
-        char room[MODEL_ROOM];
+        static char room[MODEL_ROOM];
         assert_true(want->seq == i + 1 && (want->live || !job->live));
         if (!job->live)
             continue;

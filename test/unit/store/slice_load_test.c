@@ -72,7 +72,8 @@ static void turn(struct arrivals *seen)
     struct model *model = &seen->model;
     model->now_us += TURN_US;
     store_turn(model->store, model->now_us);
-    store_valid(model->store);
+    if (valid_now())
+        store_valid(model->store);
     unsigned reads = sim_disk_waiting(model->disk, LANE_READ);
     size_t bytes = model->store->slices->load.bytes;
     seen->reads_most = reads > seen->reads_most ? reads : seen->reads_most;

@@ -89,7 +89,7 @@ static inline enum err model_body_at(struct model *model, const struct body_plac
 
 static inline void model_read(struct model *model, const struct model_job *job)
 {
-    char room[MODEL_ROOM];
+    static char room[MODEL_ROOM];
     struct arena arena = {0};
     struct bytes content_type = {0}, body = {0};
     struct bytes want = model_body(model, job->seq, job->version, room);

@@ -32,7 +32,8 @@
 enum {
     MODEL_SEGMENT = 32 * 1024,
     MODEL_BODY_MAX = 3000,
-    MODEL_ROOM = 256 * 1024,           /* of a body, at most */
+    MODEL_ROOM =
+        256 * 1024, /* of a body, at most: static, a stack is probed for each of its pages */
     MODEL_DELAY_US = 20 * 1000 * 1000, /* of far jobs at most */
 };
 
@@ -157,8 +158,11 @@ static inline struct bytes model_body(const struct model *model, uint64_t seq, u
     size_t len = model->body_bytes;
     if (!len)
         len = 8 + (seq * 7919 + version * 104729) % (model->options.body_max - 8);
-    for (size_t i = 0; i < len; i++)
-        room[i] = (char)(seq * 31 + version * 17 + i);
+    static char ramp[512]; /* whose pieces of 256 bytes are copied */
+    for (size_t i = 0; ramp[511] == 0 && i < sizeof(ramp); i++)
+        ramp[i] = (char)i;
+    for (size_t i = 0; i < len; i += 256)
+        memcpy(room + i, ramp + (seq * 31 + version * 17) % 256, len - i < 256 ? len - i : 256);
     memcpy(room, &version, sizeof(version));
     return bytes_of(room, len);
 }

@@ -11,9 +11,13 @@
 
 static inline unsigned sim_every(void)
 {
-    const char *text = getenv("SIM_EVERY");
-    unsigned every = text ? (unsigned)strtoul(text, NULL, 10) : 1;
-    return every ? every : 1;
+    static unsigned every;
+    if (!every) {
+        const char *text = getenv("SIM_EVERY");
+        every = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+        every = every ? every : 1;
+    }
+    return every;
 }
 
 static inline unsigned sim_lives(unsigned all)
