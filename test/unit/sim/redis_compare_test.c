@@ -605,7 +605,7 @@ static void compare_data(struct pair *pair)
     }
 }
 
-/* `fresh`: the scripts are loaded anew, which takes longer than all the rest. */
+/* `fresh`: all scripts are loaded first, which takes longer than all the rest. */
 static void sequence(struct pair *pair, uint64_t seed, bool fresh)
 {
     pair->seed = pair->random.state = seed;
