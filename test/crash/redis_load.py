@@ -122,13 +122,19 @@ def late(client):
     return f"{time.strftime('%T', time.gmtime())}Z port {client.port} no answer within {PATIENCE_S} s to {client.asked}"
 
 
+def pause(worker):
+    """Between two acts, for as long as it was told to on average."""
+    if worker.pause_s:
+        time.sleep(worker.random.uniform(0, 2 * worker.pause_s))
+
+
 class HttpWorker(Worker):
     """Works until it is told to stop, whatever happens to its daemon."""
 
-    def __init__(self, daemon, oracle, seed):
+    def __init__(self, daemon, oracle, seed, pause_s=0):
         super().__init__(daemon.port, oracle, seed)
         self.client = TimedClient(daemon.port, oracle)
-        self.stopping = False
+        self.pause_s, self.stopping = pause_s, False
 
     def run(self):
         acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
@@ -137,6 +143,7 @@ class HttpWorker(Worker):
         while not self.stopping and not self.failure:
             try:
                 self.random.choice(verbs)()
+                pause(self)
             except TimeoutError:
                 self.failure = late(self.client)
             except GONE:
@@ -196,9 +203,9 @@ class HttpWorker(Worker):
 class TubeWorker(BeanstalkWorker):
     """The same, as a client of beanstalkd."""
 
-    def __init__(self, daemon, oracle, seed):
+    def __init__(self, daemon, oracle, seed, pause_s=0):
         super().__init__(daemon.beanstalk_port, oracle, seed, TOPICS, 60)
-        self.stopping = False
+        self.pause_s, self.stopping = pause_s, False
 
     def run(self):
         while not self.stopping and not self.failure:
@@ -208,6 +215,7 @@ class TubeWorker(BeanstalkWorker):
                         self.connection.ask(f"watch {tube}")
                     while not self.stopping:
                         self.random.choice([self.put, self.put_many] + [self.take] * 5)()
+                        pause(self)
             except TimeoutError:
                 self.failure = late(self.connection)
             except (Gone, OSError):
@@ -246,12 +254,13 @@ class TubeWorker(BeanstalkWorker):
 
 
 class Part:
-    """Two daemons on one queue, the connections that work through them, and an oracle."""
+    """Two daemons on one queue, the connections that work through them, and an oracle. `pause_s`: how long each
+    connection rests after each act, on average."""
 
     bears = ()  # faults that do not end the part
     cut_off = 0.5  # of the failovers, after the replica was cut off
 
-    def __init__(self, url, rng, threads, **settings):
+    def __init__(self, url, rng, threads, pause_s=0, **settings):
         self.rng, self.oracle, self.failures = rng, Queue(rng.random()), []
         self.slowest_s = 0.0  # from when Redis was back until both daemons were ready
         self.folder = tempfile.mkdtemp(prefix="laterd-crash-")
@@ -263,7 +272,7 @@ class Part:
         for daemon in self.daemons:
             daemon.start()
         self.workers = [(TubeWorker if i % 3 == 2 else HttpWorker)(
-            self.daemons[i % 2], self.oracle, rng.random()) for i in range(threads)]
+            self.daemons[i % 2], self.oracle, rng.random(), pause_s) for i in range(threads)]
         for worker in self.workers:
             worker.start()
 

@@ -68,8 +68,7 @@ class Connection(Stream):
     encoding = "latin-1"
 
     def _take(self, length):
-        while len(self.kept) < length:
-            self._more()
+        self._fill(length)
         taken, self.kept = self.kept[:length], self.kept[length:]
         return taken
 

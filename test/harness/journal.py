@@ -66,7 +66,7 @@ def listed(client, topic):
     for state in ("delayed", "ready", "reserved", "buried"):
         cursor = ""
         while True:
-            path = f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs?state={state}&limit=100{cursor}"
+            path = f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs?state={state}&limit=1000{cursor}"
             answer = client.get(path)
             if answer.status == 404:
                 break
@@ -78,16 +78,34 @@ def listed(client, topic):
             cursor = "&cursor=" + urllib.parse.quote(page["cursor"], safe="")
 
 
+def row_id(name, store):
+    """A job's id as the table has it."""
+    return f"{name}.{store}" if name.startswith("@") and "." not in name else name
+
+
+AT_ONCE = 200  # jobs that are asked for in one request
+
+
+def whole(client, names):
+    """The jobs with their bodies, in that order."""
+    for at in range(0, len(names), AT_ONCE):
+        asked = names[at:at + AT_ONCE]
+        answer = client.post("/v1/get", {"jobs": [{"id": name} for name in asked]})
+        assert answer.status == 200, answer
+        for name, result in zip(asked, answer.json()["results"]):
+            if result["status"] == 413:  # too large beside others
+                answer = client.job(name, method="GET")
+                assert answer.status == 200, answer
+                yield answer.json()
+            else:
+                assert result["status"] == 200, result
+                yield result["job"]
+
+
 def queue(client, topics, store):
     """{id as the table has it: job}"""
-    found = {}
-    for topic in topics:
-        for job in listed(client, topic):
-            name = f"{job['id']}.{store}" if job["id"].startswith("@") and "." not in job["id"] else job["id"]
-            answer = client.job(job["id"], method="GET")
-            assert answer.status == 200, answer
-            found[name] = as_queue(answer.json())
-    return found
+    names = [job["id"] for topic in topics for job in listed(client, topic)]
+    return {row_id(job["id"], store): as_queue(job) for job in whole(client, names)}
 
 
 def differences(client, topics, maria, database):
@@ -106,10 +124,20 @@ def differences(client, topics, maria, database):
     return said
 
 
+def same_names(client, topics, maria, database):
+    """Have they the same jobs, as far as ids tell?"""
+    cursors = maria.run(f"SELECT LOWER(HEX(store_id)) FROM {CURSORS}", database=database)
+    if not cursors:
+        return False
+    theirs = {row[0] for row in maria.run(f"SELECT id FROM {JOBS} WHERE status NOT IN(3,4)", database=database)}
+    return theirs == {row_id(job["id"], cursors[0][0][:16]) for topic in topics for job in listed(client, topic)}
+
+
 def agree(client, topics, maria, database):
-    """Are they equal? Not as long as the journal has not made its tables."""
+    """Are they equal? Not as long as the journal has not made its tables. It is asked until it is true, so what is
+    cheap comes first."""
     try:
-        return not differences(client, topics, maria, database)
+        return same_names(client, topics, maria, database) and not differences(client, topics, maria, database)
     except pymysql.err.ProgrammingError as error:
         if error.args[0] != ER.NO_SUCH_TABLE:
             raise

@@ -3,7 +3,7 @@ file imports those that it uses by their functions' names."""
 
 import pytest
 
-from journal import CURSORS, differences, gauge
+from journal import CURSORS, agree, differences, gauge
 from redis import Redis
 from wire import Client, eventually
 
@@ -37,7 +37,7 @@ def is_equal(server, maria, base, topics=("t",)):
     assert eventually(lambda: (CURSORS,) in maria.run("SHOW TABLES", database=base) and
                       maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 20)
     with Client(server.port) as client:
-        equal = eventually(lambda: not differences(client, topics, maria, base), 30, 0.2)
+        equal = eventually(lambda: agree(client, topics, maria, base), 30, 0.1)
         assert equal, differences(client, topics, maria, base)
         # The rows are seen before the writer has its answer. One that does not write says 0, or nothing.
         assert eventually(lambda: not gauge(client, "journal_lag_batches"), 30), client.get("/metrics").text

@@ -448,6 +448,15 @@ def delayed_place(job):
     return bytes([job.topic_len]) + job.topic.encode() + struct.pack(">QIQ", job.due, job.priority, job.seq) + rank
 
 
+# What lies in the buckets: those alone that are not as an empty one must be, for there are 256.
+FILLED = """local filled = {}
+for i, key in ipairs(KEYS) do
+    local flat = redis.call('HGETALL', key)
+    if #flat ~= 2 or flat[1] ~= '!' or flat[2] ~= '' then filled[#filled + 1] = { i - 1, flat } end
+end
+return filled"""
+
+
 def valid(queue):
     """Every live job is in exactly one structure, and every place has its job. Returns the jobs."""
     redis = queue.redis
@@ -480,8 +489,7 @@ def valid(queue):
             daemons.add(rest)
     assert {daemon for daemon, _ in holds} <= daemons
     jobs = {}
-    for number, bucket in enumerate(queue.buckets):
-        flat = redis.call("HGETALL", bucket)
+    for number, flat in redis.call("EVAL", FILLED, len(queue.buckets), *queue.buckets):
         there = dict(zip(flat[::2], flat[1::2]))
         assert there.pop(b"!") == b""
         for name in [field for field in there if len(field) == 8]:

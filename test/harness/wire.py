@@ -75,6 +75,27 @@ class Stream:
             raise self.over(self.kept)
         self.kept += data
 
+    def _fill(self, length):
+        """Until so many bytes are kept. They are read to their place: to add each part to those before it copies a long
+        body a hundred times."""
+        at = len(self.kept)
+        if at >= length:
+            return
+        whole = bytearray(length)
+        whole[:at] = self.kept
+        try:
+            with memoryview(whole) as view:
+                while at < length:
+                    try:
+                        count = self.socket.recv_into(view[at:])
+                    except ConnectionError:
+                        count = 0
+                    if not count:
+                        raise self.over(bytes(view[:at]))
+                    at += count
+        finally:
+            self.kept = bytes(whole) if at == length else bytes(whole[:at])
+
     def silent(self, seconds):
         """Does nothing come, and no end, for the time?"""
         before = self.socket.gettimeout()
@@ -107,8 +128,7 @@ class Wire(Stream):
         if int(status) < 200 and int(status) != 101:
             return Response(int(status), headers, b"", version)
         length = 0 if head else int(headers.get("content-length", 0))
-        while len(self.kept) < length:
-            self._more()
+        self._fill(length)
         body, self.kept = self.kept[:length], self.kept[length:]
         return Response(int(status), headers, body, version)
 

@@ -24,7 +24,7 @@ from differential import Mismatch, Pair, TooSlow  # noqa: E402
 pytestmark = pytest.mark.skipif(not os.access(BEANSTALKD, os.X_OK),
                                 reason=f"{BEANSTALKD} is not installed")
 
-SECONDS = 15
+SECONDS = 8
 SECONDS_MOST = 150  # on a machine so busy that most sequences take too long to be judged
 JUDGED_LEAST = 11
 

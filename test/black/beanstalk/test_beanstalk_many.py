@@ -56,6 +56,7 @@ def leave(held):
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_thousands_of_clients_are_held_and_one_more_is_served(tmp_path):
     count = connections_wanted()
     limits = {"limits": {"connections": count + 100, "waiters": count + 100}}

@@ -83,6 +83,7 @@ def test_a_message_goes_on_when_its_delay_is_over_with_all_it_had(rabbit, channe
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_large_messages_make_no_turn_long(rabbit, channel, laterd):
     """Their bodies are copied by other threads, on their way in and on their way out."""
     migrated(channel, "large")

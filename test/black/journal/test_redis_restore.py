@@ -113,7 +113,7 @@ def test_a_queue_that_lost_its_redis_is_rebuilt(daemon, maria, base, redis):
 
 def test_beside_pushes_and_ends_of_all_daemons_nothing_comes_back(daemon, maria, base, redis):
     servers = [daemon(), daemon(), daemon(url="")]
-    names = [f"j{i}" for i in range(6000)]
+    names = [f"j{i}" for i in range(3000)]
     push(servers[0], names)
     with Client(servers[0].port) as client:
         client.push_many("t", [{"body": "x", "delay": "1h"} for i in range(500)])
@@ -351,7 +351,7 @@ def test_jobs_lost_with_their_buckets_come_back(daemon, maria, base, redis):
 
 def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, maria, base, redis):
     servers = [daemon(), daemon()]
-    push(servers[0], [f"j{i}" for i in range(8000)])
+    push(servers[0], [f"j{i}" for i in range(4000)])
     is_equal(servers[0], maria, base)
     one, (other,) = the_one(servers)
     answers = []
@@ -381,7 +381,7 @@ def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, 
     is_equal(other, maria, base)
     assert not set(gone) & names_there(other)
     assert eventually(lambda: left(redis) == 0, 30)
-    assert maria.run(f"SELECT COUNT(*) FROM {JOBS} WHERE status NOT IN(3,4)", database=base)[0][0] == 7900
+    assert maria.run(f"SELECT COUNT(*) FROM {JOBS} WHERE status NOT IN(3,4)", database=base)[0][0] == 3900
 
 
 def test_in_a_cluster_rows_go_where_their_ids_belong(laterd, maria, base):

@@ -368,7 +368,7 @@ def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):
         soon(time.monotonic() - begun, 2.5)
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 @pytest.mark.embedded("an engine without a store copies bodies in its turns (decision 146)")
 def test_jobs_with_large_bodies_make_no_turn_long(maria, base, tmp_path):
     """They are copied by other threads, on their way to MySQL and back: as text, and in base64."""

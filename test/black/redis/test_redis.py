@@ -276,7 +276,7 @@ def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
 # Waiting and timing
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
     server = daemons(redis.url)
     late = []
@@ -294,7 +294,7 @@ def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
 # Several daemons
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_two_daemons_serve_one_queue_and_wake_each_other(daemons, redis):
     one, two = daemons(redis.url), daemons(redis.url)
     with Client(one.port) as first:

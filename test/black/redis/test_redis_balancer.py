@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-serv
 
 TTR_S = 2
 SLOW_S = 2  # of an answer
+PAUSE_S = 0.01  # between two jobs of a client
 LOST = (Closed, Gone, OSError)  # the connection broke: nobody knows
 
 
@@ -214,7 +215,7 @@ class Worker(threading.Thread):
     def run(self):
         try:
             for number in itertools.count():
-                if self.stopping.is_set():
+                if self.stopping.wait(PAUSE_S):
                     break
                 self.insist(self.client.push, number)
                 self.pushed.append(number)
@@ -222,6 +223,7 @@ class Worker(threading.Thread):
             end = time.monotonic() + PATIENCE_S  # what a dead daemon's connections held comes back
             while set(self.pushed) - self.taken and time.monotonic() < end:
                 self.take()
+                time.sleep(PAUSE_S)
         except Exception as failure:  # noqa: BLE001: told by the test
             self.failure = failure
 

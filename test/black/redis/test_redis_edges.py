@@ -110,7 +110,7 @@ def test_buckets_are_not_checked_again_behind_an_open(laterd, redis):
     assert calls_of(redis, "hexists") - before < 400, "once by the open, and not by a promote"
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
     redis.call("ACL", "SETUSER", "jobs", "on", ">pass", "~*", "&*", "+@all")
     server = laterd(config(f"redis://jobs:pass@127.0.0.1:{redis.port}", partitions=1))
@@ -154,7 +154,7 @@ def reserves(redis):
     return calls_of(redis, "zrangebylex") - calls_of(redis, "zremrangebylex")
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
     with Relay(redis.port) as relay:
         relay.delay = 0.1

@@ -143,7 +143,7 @@ def test_p4_of_many_who_ask_at_both_daemons_each_job_has_one_holder(pair):
 # Waiting
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_a_push_at_one_daemon_wakes_a_poll_at_the_other_at_once(pair):
     here, there = pair
     late = []
@@ -231,7 +231,7 @@ def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
 
 
 @pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_p3_daemons_whose_clocks_differ_agree_when_a_job_is_due(laterd, redis):
     """Due times are Redis' clock's; one daemon believes that it is an hour ago."""
     keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER or not REDIS_CLI,
 TIMEOUT_S = 2
 NOISE_S = 1.5  # what a busy machine may add
 BUSY_S = 0.5  # beyond it the machine tells nothing about how long an answer takes
-PARTITIONS = 256
+PARTITIONS = 128
+PAUSE_S = 0.01  # after each act of a client: without it they use all processors that there are, and prove no more
 SLOTS_MOVED = 60  # at a time: redis-cli takes up to two seconds for each on a busy machine
 
 
@@ -66,7 +67,7 @@ class Load:
     def __init__(self, cluster, name, **settings):
         # A test that is tried again has a queue of its own.
         prefix = prefix_that_moves(cluster, f"{name}-{next(self.tries)}")
-        self.part = Part(cluster.url, random.Random(name), 6, prefix=prefix,
+        self.part = Part(cluster.url, random.Random(name), 6, PAUSE_S, prefix=prefix,
                          timeout=f"{TIMEOUT_S}s", partitions=PARTITIONS, **settings)
 
         self.busy = Busy()

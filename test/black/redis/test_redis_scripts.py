@@ -736,6 +736,7 @@ def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path)
             said = push(here)
             assert said in ("ok", "ERR"), said
             pushes += said == "ok"
+            time.sleep(0.01)
         said = [(push(there))]
         for key in here.keys:
             move(key)
@@ -749,6 +750,7 @@ def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path)
             said = push(there)
             assert said in ("ok", "ERR"), said
             pushes += said == "ok"
+            time.sleep(0.01)
         for bucket in here.buckets[100:]:
             move(bucket)  # what was made there meanwhile would be in the way
             pushes += push(there) == "ok"

@@ -21,5 +21,5 @@ def test_the_simulated_redis_answers_as_a_real_one():
             pytest.skip("it speaks as Redis 7.0 does, and this is another")
         done = subprocess.run([COMPARE], timeout=600, capture_output=True, text=True, check=False,
                               env={**os.environ, "LATERD_REDIS_PORT": str(redis.port),
-                                   "SIM_SEEDS": os.environ.get("COMPARE_SEEDS", "300"), "SIM_SEED": ""})
+                                   "SIM_SEEDS": os.environ.get("COMPARE_SEEDS", "200"), "SIM_SEED": ""})
         assert done.returncode == 0, done.stdout + done.stderr

@@ -152,6 +152,7 @@ def all_nodes_asked(port):
             one.join()
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_down(laterd, cluster):
     server = laterd(config(cluster.url, prefix="down"))
     killed, *left = cluster.servers
@@ -177,6 +178,7 @@ def test_a_cluster_that_is_down(laterd, cluster):
     assert len(of([killed], "redis_away")) == len(of([killed], "redis_back")) == 1
 
 
+@pytest.mark.long
 def test_a_slot_that_is_stuck_half_moved(laterd, cluster):
     server = laterd(config(cluster.url, prefix="stuck", partitions=1))
     slot = cluster.servers[0].call("CLUSTER", "KEYSLOT", "{stuck:0}:h")

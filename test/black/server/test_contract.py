@@ -653,7 +653,6 @@ def test_random_lives_agree_with_the_model(client, topic, seed):
     agree(client, model)
 
 
-@pytest.mark.serial
 def test_a_job_that_was_due_before_it_was_pushed_is_late_from_then_on(client, topic):
     """Lateness is what the server is to blame for."""
     client.push_id(topic, body="x", due="2020-01-01T00:00:00Z")

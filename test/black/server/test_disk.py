@@ -655,6 +655,8 @@ def test_the_limit_of_a_files_size_is_not_told_as_a_full_disk(laterd, tmp_path):
 
 def test_a_store_that_fails_by_the_limit_of_a_files_size_says_so(laterd):
     server = laterd({"store": {"segment_bytes": "1M"}})
+    # Two files are made ahead, filled with zeros: to one that cannot be made the limit is a full disk.
+    assert eventually(lambda: server.written_bytes() >= 2 << 20)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
     with Client(server.port) as client:
         assert client.push("t", body="x").status == 503

@@ -617,6 +617,7 @@ def test_a_store_for_which_descriptors_are_too_few_says_what_to_raise(tmp_path):
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -664,6 +665,7 @@ def cpu_ticks(pid):
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_it_rests_when_nothing_is_to_do(laterd, engine):
     server = laterd()
     polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", RESERVE)) for _ in range(50)]

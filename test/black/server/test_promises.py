@@ -24,6 +24,7 @@ def test_p1_p2_an_acknowledged_push_outlives_the_process(laterd):
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_p3_no_job_comes_before_its_due_time_nor_much_after(laterd):
     server = laterd()
     count, early, late = 400, [], []
@@ -160,6 +161,7 @@ def test_p9_a_restart_gives_the_same_state(laterd):
 
 
 @pytest.mark.serial
+@pytest.mark.deadline
 def test_p10_waits_end_when_they_should(client, topic):
     for wait in (0.05, 0.3, 0.7):
         begin = time.monotonic()

@@ -21,6 +21,7 @@ import urllib.parse
 import pytest
 from beanstalk import Connection
 from long_turns import turns_stay_short
+from patience import before
 from process import ROOT, Laterd
 from wire import Client, Wire, eventually, request_bytes
 
@@ -250,7 +251,7 @@ def test_a_batch_of_large_jobs(server):
 def test_peek_delayed_again_and_again(server):
     fill(server, "far", 20_000, delay=86_400)
     turns_stay_short(server, lambda: send_and_count(
-        server.beanstalk_port, b"use far\r\n" + b"peek-delayed\r\n" * 15_000, 15_000, b"FOUND"))
+        server.beanstalk_port, b"use far\r\n" + b"peek-delayed\r\n" * 4_000, 4_000, b"FOUND"))
 
 
 def test_asking_for_the_history_of_a_job_of_a_hundred_thousand_attempts(laterd):
@@ -359,6 +360,7 @@ def test_a_client_that_holds_300000_jobs_hangs_up(server):
 
 
 @pytest.mark.deadline
+@pytest.mark.long
 def test_reservations_of_which_300000_have_run_out(laterd):
     """Their client asks for a job long after."""
     count, tries = 300_000, iter(range(100))
@@ -367,14 +369,16 @@ def test_reservations_of_which_300000_have_run_out(laterd):
         fill(server, "pace", count // 10)
         reserve_all(server.beanstalk_port, "pace", count // 10).close()
         # None runs out while the others are still being reserved, on a slow machine either.
-        ttr = min(max(20, round(30 * (time.monotonic() - began))), 60)
+        ttr = min(max(10, round(30 * (time.monotonic() - began))), 60)
 
         def play():
             tube = f"held{next(tries)}"
             puts = b"use %s\r\n" % tube.encode() + put(b"x", ttr=ttr) * count
             send_and_count(server.beanstalk_port, puts, count, b"INSERTED")
+            end = time.time() + ttr
             with reserve_all(server.beanstalk_port, tube, count) as holder:
-                assert client.counts(tube)["reserved"] == count
+                with before(end):
+                    assert client.counts(tube)["reserved"] == count
                 assert eventually(lambda: client.counts(tube)["ready"] == count, seconds=3 * ttr)
                 holder.sendall(b"reserve-with-timeout 0\r\n")
                 assert holder.recv(9) == b"RESERVED "
@@ -508,18 +512,22 @@ def test_batches_of_a_hundred_thousand(laterd):
     def play():
         begins = next(tries)
         named = [{"id": f"{begins}-{number:06}".ljust(255, "x")} for number in range(count)]
-        jobs = [{**job, "body": "x", "delay": 3600} for job in named]
+        jobs = json.dumps([{**job, "body": "x", "delay": 3600} for job in named]).encode()
+        named = json.dumps({"jobs": named}).encode()
+        headers = {"Content-Type": "application/json"}
+        took = []
         with Client(server.port, seconds=60) as client:
             for path, batch, failed in (("/v1/topics/ids/jobs", jobs, 0), ("/v1/topics/ids/jobs", jobs, count),
-                                        ("/v1/get", {"jobs": named}, None), ("/v1/finish", {"jobs": named}, count)):
-                answer = client.post(path, batch).json()
-                assert len(answer["results"]) == count and failed in (None, answer["failed"])
-        request = request_bytes("POST", "/v1/topics/ids/jobs", json.dumps(jobs).encode(),
-                                {"Content-Type": "application/json"})
-        for wait in (0.4, 0.6, 0.8, 1.0):
+                                        ("/v1/get", named, None), ("/v1/finish", named, count)):
+                since = time.monotonic()
+                answer = client.request("POST", path, batch, headers)
+                took.append(time.monotonic() - since)
+                assert answer.body.count(b'{"status":') >= count  # those of problems are there once more
+                assert failed is None or answer.body.startswith(b'{"failed":%d,' % failed)
+        for part in (0.2, 0.4, 0.6, 0.8):
             with socket.create_connection(("127.0.0.1", server.port)) as sock:
-                sock.sendall(request)
-                time.sleep(wait)
+                sock.sendall(request_bytes("POST", "/v1/topics/ids/jobs", jobs, headers))
+                time.sleep(part * took[0])
     turns_stay_short(server, play)
 
 
