@@ -98,6 +98,7 @@ enum { LISTS = sizeof(lists) / sizeof(lists[0]) };
 /* NULL: there is no such field. */
 static const struct head_field *field_of(const struct head_list *list, struct bytes name)
 {
+    CHECK(list->fields); /* for clang's analyzer, which cannot prove it */
     for (size_t i = 0; i < list->count; i++) {
         if (bytes_eq(name, bytes_str(list->fields[i].name)))
             return &list->fields[i];
