@@ -59,6 +59,8 @@ void content_write(struct content *content, uint64_t offset, const void *data, s
 
 static void content_zero(struct content *content, uint64_t offset, size_t len)
 {
+    if (len == 0)
+        return;
     uint64_t end = offset + len;
     uint64_t kept = content->room < content->len ? content->room : content->len;
     kept = kept < end ? kept : end;

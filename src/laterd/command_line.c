@@ -100,10 +100,22 @@ static enum err check_addresses(const struct config *config)
     enum err err = OK;
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
         const struct config_listeners *listeners = &config->listeners[kind];
-        for (unsigned i = 0; i < listeners->count && !err; i++) {
+        for (unsigned i = 0; i < listeners->count && !err; i++)
             err = check_address(kind, &listeners->at[i]);
-            err = err ? err : check_twice(config, kind, i);
-        }
+    }
+    return err;
+}
+
+/* Not with sockets of the service manager: they take the place of addresses, which are not opened
+ * then. */
+static enum err check_all_twice(const struct config *config)
+{
+    enum err err = OK;
+    if (getenv("LISTEN_FDS"))
+        return OK;
+    for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
+        for (unsigned i = 0; i < config->listeners[kind].count && !err; i++)
+            err = check_twice(config, kind, i);
     }
     return err;
 }
@@ -186,7 +198,8 @@ static bool read_laterd(struct command_line *line, int *out_status)
     case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); return false;
     }
     *out_status = EXIT_WRONG_CONFIG;
-    if (command_line_check(&line->config) || set_zone(&line->config))
+    if (command_line_check(&line->config) || check_all_twice(&line->config) ||
+        set_zone(&line->config))
         return false;
     if ((*out_status = exit_status_of(engine_read_files(&line->config, &line->login))) != 0)
         return false;

@@ -185,19 +185,43 @@ static enum err prepare(const struct command_line *line, const struct platform *
     return OK;
 }
 
+enum { READ_AGAIN_US = 1000 * 1000 };
+
+/* Redis has refused us, perhaps because the password was replaced while nothing was connected.
+   True: a file has another one. */
+static bool has_other_login(struct redis_login *login, unsigned changes)
+{
+    int64_t until_us = loop_update_time(login->loop) + READ_AGAIN_US;
+    while (login->reading && login->loop->now_us < until_us)
+        loop_turn(login->loop, until_us);
+    return login->changes != changes;
+}
+
+static enum err open_anew(const struct command_line *line, const struct platform *platform,
+                          struct laterd_engine *engine, struct redis_error *out_error)
+{
+    struct redis_options options;
+    unsigned changes = engine->login->changes;
+    enum err err = prepare(line, platform, engine, &options, out_error);
+    if (err)
+        return err;
+    err = redis_engine_open(&options, &engine->redis, out_error);
+    if (err != ERR_UNSUPPORTED || !has_other_login(engine->login, changes))
+        return err;
+    err = prepare(line, platform, engine, &options, out_error);
+    return err ? err : redis_engine_open(&options, &engine->redis, out_error);
+}
+
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine)
 {
-    struct redis_options options;
     struct redis_error error = {.text = ""};
     enum err err = OK;
     if (engine->redis) {
         engine->standby = false;
         err = redis_engine_take_over(engine->redis, &error);
     } else {
-        err = prepare(line, platform, engine, &options, &error);
-        if (!err)
-            err = redis_engine_open(&options, &engine->redis, &error);
+        err = open_anew(line, platform, engine, &error);
     }
     if (!err)
         return 0;

@@ -97,10 +97,29 @@ static void set_defaults(const struct redis_login *login, struct redis_secrets *
     set_default(secrets->sentinel_password, login->default_sentinel_password);
 }
 
+static bool is_too_long(const char *password, const char *value)
+{
+    return value && !password[0] && strlen(value) >= REDIS_WORD_MAX;
+}
+
+/* Of the environment: those of files were checked when they were read. */
+static enum err check_defaults(const struct redis_login *login, const struct redis_secrets *secrets,
+                               struct redis_error *out_error)
+{
+    bool of_servers = is_too_long(secrets->url.password, login->default_password);
+    if (!of_servers && !is_too_long(secrets->sentinel_password, login->default_sentinel_password))
+        return OK;
+    set_error(out_error, of_servers ? "redis.url" : "redis.sentinel_password",
+              "the environment's password is longer than 255 bytes");
+    return ERR_INVALID;
+}
+
 enum err redis_login_read(struct redis_login *login, struct redis_error *out_error)
 {
     struct redis_secrets secrets;
     enum err err = read_secrets(login->url, login->sentinel_password, &secrets, out_error);
+    if (!err)
+        err = check_defaults(login, &secrets, out_error);
     if (err)
         return err;
     set_defaults(login, &secrets);
@@ -143,7 +162,20 @@ static void take(struct redis_login *login, struct redis_secrets *read)
     memcpy(now->url.user, read->url.user, sizeof(now->url.user));
     memcpy(now->url.password, read->url.password, sizeof(now->url.password));
     memcpy(now->sentinel_password, read->sentinel_password, sizeof(now->sentinel_password));
+    login->changes++;
     login->changed(login);
+}
+
+static bool is_file(const char *text)
+{
+    return strncmp(text, "file:", 5) == 0;
+}
+
+static void complain_once(struct redis_login *login, const char *why)
+{
+    if (!login->complained)
+        login->unread(login, why);
+    login->complained = true;
 }
 
 static void look(struct timer *timer)
@@ -151,22 +183,22 @@ static void look(struct timer *timer)
     struct redis_login *login = LIST_ENTRY(timer, struct redis_login, look);
     struct redis_reading *reading = login->reading;
     if (!atomic_load(&reading->done)) {
+        if (login->look_us == LOOK_MAX_US)
+            complain_once(login, is_file(login->url)
+                                     ? "redis.url: its file takes long to be read"
+                                     : "redis.sentinel_password: its file takes long to be read");
         login->look_us = backoff_after(login->look_us, LOOK_MAX_US);
         loop_arm(login->loop, &login->look, login->loop->now_us + login->look_us);
         return;
     }
     login->reading = NULL;
-    if (reading->err && !login->complained)
-        login->unread(login, reading->error.text);
-    login->complained = reading->err != OK;
-    if (!reading->err)
+    if (reading->err) {
+        complain_once(login, reading->error.text);
+    } else {
+        login->complained = false;
         take(login, &reading->secrets);
+    }
     drop(reading);
-}
-
-static bool is_file(const char *text)
-{
-    return strncmp(text, "file:", 5) == 0;
 }
 
 void redis_login_again(struct redis_login *login)

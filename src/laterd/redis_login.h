@@ -33,10 +33,12 @@ struct redis_login {
     /* Set by the owner before redis_login_again(): */
     struct loop *loop;
     void (*changed)(struct redis_login *login); /* of `now`, user or a password */
-    /* A file cannot be read, which is told once until it can: `now` stays. `why` begins with the
-       key, "redis.url: " or "redis.sentinel_password: ". */
+    /* A file cannot be read, or takes long to be, which is told once until it is: `now` stays.
+       `why` begins with the key, "redis.url: " or "redis.sentinel_password: ". */
     void (*unread)(struct redis_login *login, const char *why);
     void *owner;
+
+    unsigned changes; /* how often `changed` was called */
 
     struct redis_reading *reading; /* under way; NULL: none */
     struct timer look;             /* while one is under way: is it done? … */

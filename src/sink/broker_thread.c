@@ -218,9 +218,12 @@ static void return_late(struct broker_thread *thread, int64_t now_us)
 
 struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 {
-    take_inbox(thread);
-    if (thread->waiting_us <= now_us)
-        return_late(thread, now_us);
+    if (!thread
+             ->late_at) { /* a walk begins: what becomes late meanwhile is found by the next one */
+        take_inbox(thread);
+        if (thread->waiting_us <= now_us)
+            return_late(thread, now_us);
+    }
     struct list *at = thread->late_at ? thread->late_at : thread->pending.next;
     for (; at != &thread->pending; at = at->next) {
         struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);

@@ -26,18 +26,16 @@ enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error)
 {
-    struct redis_engine *redis;
-    enum err err = redis_engine_new(options, &redis, out_error);
+    enum err err = redis_engine_new(options, out_redis, out_error);
     if (err)
         return err;
-    err = wait_until_started(redis, out_error);
+    err = wait_until_started(*out_redis, out_error);
     if (err) {
-        redis_engine_stop(redis);
-        redis_engine_free(redis);
-        return err;
+        redis_engine_stop(*out_redis);
+        redis_engine_free(*out_redis);
+        *out_redis = NULL;
     }
-    *out_redis = redis;
-    return OK;
+    return err;
 }
 
 void redis_engine_stop(struct redis_engine *redis)

@@ -105,7 +105,8 @@ void redis_engine_free(struct redis_engine *redis);
 
 /* ---- waiting, by running turns of the loop ---- */
 
-/* redis_engine_new(), then waits until redis_engine_started() is not ERR_AGAIN, and returns it. */
+/* redis_engine_new(), then waits until redis_engine_started() is not ERR_AGAIN, and returns it.
+ *out_redis is set while it waits, for redis_engine_log_in_as(), and NULL after an error. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;
 /* The same after redis_engine_serve(). */

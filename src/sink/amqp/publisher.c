@@ -161,11 +161,14 @@ static bool publish_some(struct publisher *publisher)
 
 /* ---- frames from RabbitMQ ---- */
 
+/* Takes all that has come, even if it cannot write: there may be confirms behind. False: the
+ * connection is lost. */
 static bool take_frames(struct publisher *publisher)
 {
     struct rabbit_link *link = &publisher->link;
     amqp_frame_t frame;
     enum rabbit_next next;
+    bool written = true;
     while ((next = rabbit_link_next(link, &frame)) == RABBIT_FRAME) {
         if (frame.channel > CHANNELS)
             continue; /* a channel that we did not open */
@@ -176,11 +179,10 @@ static bool take_frames(struct publisher *publisher)
         rabbit_link_begin_send(link);
         int status =
             amqp_send_method(link->state, frame.channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &bye);
-        if (!rabbit_link_end_send(link, status))
-            return false;
+        written = rabbit_link_end_send(link, status) && written;
     }
     rabbit_link_release(link);
-    return next == RABBIT_NOTHING;
+    return written && next == RABBIT_NOTHING;
 }
 
 /* Ends messages whose deadline has passed. For those that were under way during an alarm the

@@ -432,6 +432,7 @@ def test_sigterm_ends_in_order(beanstalkd, tmp_path):
 # How soon
 
 @pytest.mark.serial
+@pytest.mark.embedded("it starts laterd by itself, on a store")
 def test_it_listens_within_100_ms_of_its_start_on_an_empty_store(tmp_path):
     """The best of five, so that what else the machine does is not counted; mostly about 3 ms, and
     15 ms until the first answer."""

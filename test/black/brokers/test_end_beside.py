@@ -32,9 +32,8 @@ def laterd_with_the_plugin(tmp_path):
         yield server
 
 
-# Not beside all others: it ends at once (drain_seconds = 0), and on a busy Redis not all outcomes are answered by then.
+# Alone: it ends at once (drain_seconds = 0), and on a busy Redis not all outcomes are answered by then.
 @pytest.mark.serial
-@pytest.mark.deadline
 def test_p2_outcomes_that_a_hanging_thread_has_given_count_once_at_the_end(hanging):
     target = {"type": "nats", "broker": "bus", "subject": "s"}
     with Client(hanging.port) as client:

@@ -279,6 +279,7 @@ def test_a_connection_lost_while_it_looks_who_moved_the_cursor_is_no_fence(write
             assert relay.hook is None and not server.events("journal_fenced")
 
 
+@pytest.mark.serial
 @pytest.mark.deadline
 def test_a_second_signal_ends_a_daemon_at_once_that_waits_for_mysql(laterd):
     maria = MariaDb().make().start()

@@ -353,6 +353,7 @@ def test_many_rows_come_back_in_pages(queue, maria, base):
     assert len(rows(maria, base, "status NOT IN(3,4)")) == 10030
 
 
+@pytest.mark.serial
 @pytest.mark.deadline
 @pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
 def test_a_stop_ends_connects_to_mysql_that_are_under_way(laterd, accepts):

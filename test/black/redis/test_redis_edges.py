@@ -163,8 +163,11 @@ def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
             client.push_id("t", id="somewhere", body="x")
             before, since = reserves(redis), time.monotonic()
             assert [job["id"] for job in client.reserve("t")] == ["somewhere"]
-            soon(time.monotonic() - since, 0.8)  # later it looks again
-            assert reserves(redis) - before == 17, "a look at each partition, and the job"
+            took = soon(time.monotonic() - since, 0.8)  # later it looks again
+            looks = reserves(redis) - before
+            if looks > 17 and took > 0.4:
+                raise TooLate(f"{looks} looks in {took:.3f} s")
+            assert looks == 17, "a look at each partition, and the job"
             since = time.monotonic()
             assert client.reserve("nothing") == []
             soon(time.monotonic() - since, 0.8)

@@ -4,6 +4,7 @@ password that is replaced while laterd runs."""
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 from ports import free_port
@@ -125,6 +126,31 @@ def test_a_variable_and_a_file_are_as_good_as_the_url(laterd, line):
         for server in (laterd(config("$QUEUE"), environment={"QUEUE": url}), laterd(config(line.reference))):
             assert serves(server)
             hides(server)
+
+
+def test_what_is_replaced_while_laterd_waits_for_redis_is_taken(laterd, line):
+    with Redis() as redis:
+        make_user(redis)
+        redis.call("ACL", "SETUSER", "jobs", f">{NEW}")
+        line.write(with_password(redis.url, OLD))
+        redis.freeze()
+        server = laterd(config(line.reference, timeout="200ms"), start=False)
+        server.start(wait=False)
+        time.sleep(0.5)  # a connection has ended, and the file was read again: or that comes later
+        line.write(with_password(redis.url, NEW))
+        time.sleep(1)  # the same
+        redis.thaw()
+        assert serves(server.wait_listening())
+        take_only_new(redis)
+        kill_all(redis)
+        wait_until(lambda: serves(server))
+        hides(server)
+
+
+def test_a_password_of_the_environment_that_is_too_long_is_refused(tmp_path, line):
+    line.write("redis://h")
+    code, said = checked(tmp_path, {"LATERD_REDIS_PASSWORD": "x" * 256}, url=line.reference)
+    assert code == 2 and ":4: redis.url: the environment's password is longer than 255 bytes" in said
 
 
 def test_the_environment_has_the_password_if_the_file_has_none(laterd, line):

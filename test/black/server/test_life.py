@@ -667,7 +667,7 @@ def cpu_ticks(pid):
 @pytest.mark.serial
 @pytest.mark.deadline
 def test_it_rests_when_nothing_is_to_do(laterd, engine):
-    server = laterd()
+    server = laterd({"redis": {"partitions": 16}})
     polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", RESERVE)) for _ in range(50)]
     with Client(server.port) as client:
         client.post("/v1/topics/t2/jobs", [{"body": n, "delay": "1h"} for n in range(500)])

@@ -173,7 +173,8 @@ static void what_waits_behind_a_longer_time_out_has_its_own(void **state)
     assert_int_equal(longer[0].done + longer[1].done, 2);
 }
 
-/* Of those in the window every second one, and of those that wait as well. */
+/* Of those in the window every second one, and of those that wait as well; more become late while
+ * one walks. */
 static void many_late_ones_between_others_are_found_in_one_walk(void **state)
 {
     static struct sent sent[4 * MANY];
@@ -183,8 +184,9 @@ static void many_late_ones_between_others_are_found_in_one_walk(void **state)
     atomic_store(&away, false);
     bed_open("");
     assert_true(turn_until_ready(true));
+    int64_t late_us = broker_now_us() + 20 * DEADLINE_US; /* the first of both kinds */
     for (unsigned i = 0; i < 4 * MANY; i++)
-        send_one(&sent[i], i / MANY % 2 ? 10 * DEADLINE_US : LONG_US);
+        send_one(&sent[i], i / MANY % 2 ? late_us + i % MANY - broker_now_us() : LONG_US);
     turn_until_done(&sent[MANY], MANY);
     turn_until_done(&sent[3 * (size_t)MANY], MANY);
     for (unsigned i = 0; i < 4 * MANY; i++)
