@@ -193,7 +193,7 @@ const struct config_key config_keys[] = {
     {"redis", "sentinel_user", KIND_WORD, WORD(sentinel_user), 0, 0, "",
      "Who laterd is to the sentinels, if they ask; user and password in the url are the servers'."},
     {"redis", "sentinel_password", KIND_SECRET, WORD(sentinel_password), 0, 0, "",
-     "The sentinels' password; $NAME and file:/PATH as there. If this is empty it is the "
+     "The sentinels' password; $NAME and file:/PATH as in url. If this is empty it is the "
      "environment's LATERD_REDIS_SENTINEL_PASSWORD."},
     {"journal", "url", KIND_SECRET, WORD(journal_url), 0, 0, "",
      "mysql://user[:password]@host[:port]/database of a MySQL or MariaDB that every change is "
