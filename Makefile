@@ -108,7 +108,7 @@ SIM      := $(filter-out $(BUILD)/sim/redis/%,$(call folder,sim))
 ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SINK) $(MEMBER) $(SERVER) $(REDIS_C)
 
 UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*/*_test.c)))
-UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_% $(BUILD)/test/sim/redis_% $(BUILD)/test/sink/redis_%),$(UNIT))
+UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_% $(BUILD)/test/laterd/redis_% $(BUILD)/test/sim/redis_% $(BUILD)/test/sink/redis_%),$(UNIT))
 UNIT     := $(filter-out $(if $(JOURNALS),,$(BUILD)/test/journal/mysql_%),$(UNIT))
 UNIT     := $(filter-out $(addsuffix %,$(addprefix $(BUILD)/test/sink/,$(filter-out $(PLUGINS),$(ALL_PLUGINS)))),$(UNIT))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))

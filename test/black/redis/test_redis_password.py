@@ -147,6 +147,21 @@ def test_what_is_replaced_while_laterd_waits_for_redis_is_taken(laterd, line):
         hides(server)
 
 
+def test_a_password_that_is_replaced_just_before_a_start_is_tried_too(laterd, line):
+    with Redis() as redis:
+        make_user(redis)
+        take_only_new(redis)
+        line.write(with_password(redis.url, OLD))
+        redis.freeze()
+        server = laterd(config(line.reference, timeout="10s"), start=False)
+        server.start(wait=False)
+        time.sleep(1)  # the file was read, and Redis is asked with the old one: or that comes later
+        line.write(with_password(redis.url, NEW))
+        redis.thaw()
+        assert serves(server.wait_listening())
+        hides(server)
+
+
 def test_a_password_of_the_environment_that_is_too_long_is_refused(tmp_path, line):
     line.write("redis://h")
     code, said = checked(tmp_path, {"LATERD_REDIS_PASSWORD": "x" * 256}, url=line.reference)

@@ -577,7 +577,8 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
             # The shell puts the socket where it belongs, says so, and becomes laterd.
             script = f'exec 3<&{listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"'
             with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data",
-                                   "--beanstalk", "none"],
+                                   "--beanstalk", "none", "--http", "127.0.0.1:1", "--http",
+                                   "127.0.0.1:1,sdmq"],  # not opened: only the dialects count
                                   pass_fds=[listening.fileno()]) as process:
                 try:
                     assert early.get("/healthz").status == 200

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -238,6 +239,30 @@ static void what_cannot_be_read_again_is_told_once_and_changes_nothing(void **st
     assert_int_equal(changes, 1);
 }
 
+/* A pipe in place of the file: to open it waits for somebody who writes. */
+static void a_file_that_takes_long_is_told_once_and_taken_when_it_comes(void **state)
+{
+    (void)state;
+    write_line(url_path, "redis://jobs:old@h");
+    struct redis_login login = login_read(url_reference, "");
+    assert_int_equal(unlink(url_path), 0);
+    assert_int_equal(mkfifo(url_path, 0600), 0);
+    int64_t until_us = loop_update_time(login.loop) + PATIENCE_US;
+    redis_login_again(&login);
+    while (complaints == 0 && login.loop->now_us < until_us)
+        loop_turn(login.loop, until_us);
+    assert_string_equal(complaint, "redis.url: its file takes long to be read");
+    loop_turn(login.loop, until_us); /* the next look */
+    assert_int_equal(complaints, 1);
+    redis_login_again(&login); /* is that which is under way */
+    write_line(url_path, "redis://jobs:new@h");
+    while (login.reading && login.loop->now_us < until_us)
+        loop_turn(login.loop, until_us);
+    assert_string_equal(login.now.url.password, "new");
+    assert_int_equal(changes, 1);
+    assert_false(login.complained);
+}
+
 static void without_a_file_nothing_is_read_again(void **state)
 {
     (void)state;
@@ -277,6 +302,7 @@ int main(void)
         cmocka_unit_test_setup(user_and_passwords_are_read_again_and_servers_are_not, setup),
         cmocka_unit_test_setup(a_default_that_is_in_use_is_no_change, setup),
         cmocka_unit_test_setup(what_cannot_be_read_again_is_told_once_and_changes_nothing, setup),
+        cmocka_unit_test_setup(a_file_that_takes_long_is_told_once_and_taken_when_it_comes, setup),
         cmocka_unit_test_setup(without_a_file_nothing_is_read_again, setup),
         cmocka_unit_test_setup(nothing_is_told_after_it_was_stopped, setup),
     };
