@@ -259,8 +259,8 @@ void engine_log(const struct laterd_engine *engine, const struct command_line *l
 {
     const struct config *config = &line->config;
     if (engine->redis)
-        log_event(LOG_INFO, "redis_opened", "prefix=%s partitions=%lld", config->redis_prefix,
-                  (long long)config->redis_partitions);
+        log_event(LOG_INFO, "redis_opened", "prefix=%s partitions=%u", config->redis_prefix,
+                  engine_redis_partitions(engine->redis));
     else
         log_embedded(engine, !line->persist     ? "none"
                              : engine->data_dir ? engine->data_dir

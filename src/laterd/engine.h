@@ -42,6 +42,7 @@ struct laterd_engine {
     void *progress_owner; /* of embedded_options::opening */
 
     struct tls *tls;             /* of connections to Redis; NULL: none */
+    uint32_t queue_partitions;   /* a standby's queue in Redis has so many; 0: as configured */
     struct fence *fence;         /* in front of `disk`; NULL: no election */
     enum engine_opening opening; /* why engine_open() has failed */
     uint64_t store_epoch;        /* OPENING_LOWER_EPOCH: the store's */
@@ -119,5 +120,6 @@ struct engine *engine_redis_port(struct redis_engine *redis);
 /* NULL: this daemon writes no journal. */
 struct restore *engine_redis_restore(struct redis_engine *redis);
 struct journal_control *engine_redis_journal_control(struct redis_engine *redis);
+uint32_t engine_redis_partitions(const struct redis_engine *redis);
 
 #endif

@@ -72,6 +72,12 @@ struct journal_control *engine_redis_journal_control(struct redis_engine *redis)
     return NULL;
 }
 
+uint32_t engine_redis_partitions(const struct redis_engine *redis)
+{
+    (void)redis;
+    return 0;
+}
+
 #else
 
 enum err engine_redis_check(const struct config *config)
@@ -244,6 +250,19 @@ static void discard_standby(struct laterd_engine *engine, const char *why, int64
     engine->standby_at_us = now_us + STANDBY_AGAIN_US;
 }
 
+/* True: the queue has another number of partitions than was supposed. The standby was ended, and
+   the next one will be made with that number. */
+static bool has_other_partitions(struct laterd_engine *engine)
+{
+    engine->queue_partitions = engine->redis ? redis_engine_queue_partitions(engine->redis) : 0;
+    if (!engine->queue_partitions)
+        return false;
+    redis_engine_free(engine->redis);
+    engine->redis = NULL;
+    engine->standby = engine->standby_logged = false;
+    return true;
+}
+
 static enum err make_standby(const struct command_line *line, const struct platform *platform,
                              struct laterd_engine *engine, struct redis_error *out_error)
 {
@@ -252,6 +271,8 @@ static enum err make_standby(const struct command_line *line, const struct platf
     if (err)
         return err;
     options.standby = true;
+    if (engine->queue_partitions)
+        options.partitions = engine->queue_partitions;
     err = redis_engine_new(&options, &engine->redis, out_error);
     engine->standby = !err;
     return err;
@@ -269,13 +290,15 @@ int64_t engine_redis_stand_by(const struct command_line *line, const struct plat
         err = make_standby(line, platform, engine, &error);
     if (!err)
         err = redis_engine_started(engine->redis, &error);
+    if (err && err != ERR_AGAIN && has_other_partitions(engine))
+        return now_us;
     if (err && err != ERR_AGAIN) {
         discard_standby(engine, error.text, now_us);
         return engine->standby_at_us;
     }
     if (!err && !engine->standby_logged)
-        log_event(LOG_INFO, "standby_ready", "prefix=%s partitions=%lld", line->config.redis_prefix,
-                  (long long)line->config.redis_partitions);
+        log_event(LOG_INFO, "standby_ready", "prefix=%s partitions=%u", line->config.redis_prefix,
+                  redis_engine_partitions(engine->redis));
     engine->standby_logged = engine->standby_logged || !err;
     struct engine *port = redis_engine_port(engine->redis);
     return port->verbs->end(port); /* sends what the turn has brought */
@@ -306,6 +329,11 @@ struct restore *engine_redis_restore(struct redis_engine *redis)
 struct journal_control *engine_redis_journal_control(struct redis_engine *redis)
 {
     return redis_engine_journal_control(redis);
+}
+
+uint32_t engine_redis_partitions(const struct redis_engine *redis)
+{
+    return redis_engine_partitions(redis);
 }
 
 #endif

@@ -264,7 +264,7 @@ class Part:
         self.rng, self.oracle, self.failures = rng, Queue(rng.random()), []
         self.slowest_s = 0.0  # from when Redis was back until both daemons were ready
         self.folder = tempfile.mkdtemp(prefix="laterd-crash-")
-        config = {"engine": {"engine": "redis"}, "redis": {"url": url, **settings}}
+        config = {"engine": {"engine": "redis"}, "redis": {"url": url, "partitions": 16, **settings}}
         # Ports of their own, so that clients find a daemon again when it is started again.
         self.daemons = [Supervised(os.path.join(self.folder, f"daemon{i}"), config,
                                    listeners=(f"127.0.0.1:{free_port()}",),

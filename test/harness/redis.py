@@ -495,8 +495,8 @@ def fail_over(trio, sentinel=1):
 
 
 def config(url, **keys):
-    """Of a laterd whose queue lies there."""
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
+    """Of a laterd whose queue lies there. partitions=0: as many as it has, or as laterd gives a new one."""
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", "partitions": 16, **keys}}
 
 
 def wait_until(claim, seconds=10):

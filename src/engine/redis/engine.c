@@ -623,6 +623,14 @@ static uint64_t share_of(uint64_t limit, uint32_t partitions)
     return limit / partitions + (limit % partitions != 0);
 }
 
+/* Of a new queue. One server runs one script at a time, and requests to one partition share its
+ * reads and writes; a cluster's masters can have a partition each. See decision 160. */
+static uint32_t usual_partitions(const struct redis_url *url)
+{
+    enum { IN_CLUSTER = 16 };
+    return url->topology == REDIS_CLUSTER ? IN_CLUSTER : 1;
+}
+
 enum err redis_engine_new(const struct redis_options *options, struct redis_engine **out_redis,
                           struct redis_error *out_error)
 {
@@ -630,12 +638,15 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     char daemon[8];
     redis->engine.verbs = &verbs;
     redis->options = *options;
+    redis->guesses_partitions = !options->partitions;
+    if (redis->guesses_partitions)
+        redis->options.partitions = usual_partitions(&options->url);
     redis->give_up.expired = give_up;
     redis->report.expired = report_waiting;
     bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
     enum err err = !random ? ERR_IO
                            : script_space_init(&redis->space, bytes_str(options->prefix),
-                                               options->partitions, daemon);
+                                               redis->options.partitions, daemon);
     if (err) {
         (void)snprintf(out_error->text, sizeof(out_error->text), "%s",
                        err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
@@ -645,7 +656,8 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
         return err;
     }
     redis->space.db = options->url.db;
-    redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
+    redis->space.supposed = redis->guesses_partitions && options->url.topology != REDIS_CLUSTER;
+    redis->space.jobs_max = share_of(options->jobs_max, redis->options.partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in each partition */
     redis->space.journal_bytes = options->journal_bytes;
     redis->space.journal_lag_us = options->journal_lag_us;
@@ -658,6 +670,17 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     loop_arm(options->loop, &redis->report, now_us + OPEN_LOG_US);
     *out_redis = redis;
     return OK;
+}
+
+uint32_t redis_engine_queue_partitions(const struct redis_engine *redis)
+{
+    uint32_t queue = redis->preflight.queue_partitions;
+    return redis->guesses_partitions && queue <= SCRIPT_PARTITIONS_MAX ? queue : 0;
+}
+
+uint32_t redis_engine_partitions(const struct redis_engine *redis)
+{
+    return redis->space.partitions;
 }
 
 void redis_engine_serve(struct redis_engine *redis)

@@ -326,6 +326,8 @@ void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partiti
         return; /* the others would report the same */
     const struct script_space *space = preflight->options.space;
     preflight->unfit = ERR_INVALID;
+    if (stored_partitions != space->partitions)
+        preflight->queue_partitions = stored_partitions;
     if (stored_partitions == space->partitions)
         (void)snprintf(
             preflight->error.text, sizeof(preflight->error.text),

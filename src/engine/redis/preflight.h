@@ -26,8 +26,9 @@ struct preflight {
     bool serving;   /* the start is over: from now on faults are only logged */
     enum err unfit; /* why the start must end, explained by `error` */
     struct redis_error error;
-    bool stray;  /* there is a key that another program made */
-    bool evicts; /* while serving: some server may evict keys, … */
+    uint32_t queue_partitions; /* unfit: the queue has another number than ours, this one; else 0 */
+    bool stray;                /* there is a key that another program made */
+    bool evicts;               /* while serving: some server may evict keys, … */
     struct redis_address evicting[REDIS_NODES_MAX]; /* … these */
     uint32_t evicting_count;
     struct list looks; // policy_look::place, under way

@@ -57,7 +57,7 @@ struct redis_options {
     void (*connection_ended)(void *owner);
     void *owner;
     const char *prefix;
-    uint32_t partitions;
+    uint32_t partitions; /* 0: as many as the queue has; a new one gets 16 in a cluster, else 1 */
     enum redis_order order;
     int64_t timeout_us;     /* of a command, see above */
     unsigned wait_replicas; /* replicas that must have a change before it is answered */
@@ -83,6 +83,11 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
  * out_error says why.
  */
 enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
+/* After ERR_INVALID, with redis_options::partitions = 0: how many partitions the queue has, for an
+   engine that is created again with this number. 0: that was not what is wrong. */
+uint32_t redis_engine_queue_partitions(const struct redis_engine *redis);
+/* How many partitions it takes the queue to have. */
+uint32_t redis_engine_partitions(const struct redis_engine *redis);
 /*
  * Lets a standby serve. A standby waits to lead in an election: its connections and partitions are
  * open and its scripts loaded, it follows changes, and it tells the other daemons that it does not
@@ -105,7 +110,8 @@ void redis_engine_free(struct redis_engine *redis);
 
 /* ---- waiting, by running turns of the loop ---- */
 
-/* redis_engine_new(), then waits until redis_engine_started() is not ERR_AGAIN, and returns it.
+/* redis_engine_new(), then waits until redis_engine_started() is not ERR_AGAIN, and returns it. If
+ the queue has another number of partitions than was supposed, both once more with that.
  *out_redis is set while it waits, for redis_engine_log_in_as(), and NULL after an error. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;

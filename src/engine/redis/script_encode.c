@@ -77,7 +77,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
                         const struct script_call *call, uint32_t places, uint64_t set_count)
 {
     char room[SCRIPT_CHANNEL_MAX];
-    script_begin(out, space, call, SCRIPT_OPEN, 12);
+    script_begin(out, space, call, SCRIPT_OPEN, 13);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, notice_channel(space, call->partition, false, room));
@@ -93,6 +93,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
     script_add_i64(out, script_span_in(space->journal_lag_us));
     script_add(out, space->leaves_older ? BYTES("k") : BYTES(""));
     script_add_i64(out, call->late_us);
+    script_add(out, space->supposed ? BYTES("s") : BYTES(""));
 }
 
 void script_encode_journal_lease(struct buf *out, const struct script_space *space,

@@ -173,8 +173,9 @@ const struct config_key config_keys[] = {
      "if this has none."},
     {"redis", "prefix", KIND_PREFIX, 0, 0, 0, "laterd",
      "Begins the names of all keys: one for each queue that shares a Redis."},
-    {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 1, 1024, "16",
-     "Parts of the queue that a cluster can spread. Set once: the queue remembers it."},
+    {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 0, 1024, "0",
+     "Parts of the queue that a cluster can spread. Set once: the queue remembers it. 0: as many "
+     "as the queue has; a new one gets 16 in a cluster, else 1."},
     {"redis", "order", KIND_CHOICE, NUMBER(redis_order), 0, 0, "auto",
      "Jobs whose ids laterd makes: those of a topic in one partition, in exact order (topic), or "
      "in all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic "

@@ -237,6 +237,19 @@ def test_on_redis_who_waits_says_what_would_keep_it_from_serving(member, service
     assert ask(away, "/healthz").status == 200 and serves(leader)
 
 
+def test_on_redis_who_waits_takes_the_partitions_that_the_queue_has(member, service):
+    queue = {"url": service.url, "prefix": "eight"}
+    leader = member(config={"engine": {"engine": "redis"}, "redis": {**queue, "partitions": 8}})
+    leader.start()
+    until(lambda: serves(leader), 5)
+    other = member(config={"engine": {"engine": "redis"}, "redis": queue})
+    other.start()
+    assert other.wait_log("standby_ready", 10)
+    assert "partitions=8" in facts(other, "standby_ready") and not other.events("standby_unfit")
+    leader.kill()
+    until(lambda: serves(other), 20)
+
+
 def test_an_earlier_life_that_leads_still_is_named(member):
     laterd = member().start()
     until(lambda: serves(laterd), 5)

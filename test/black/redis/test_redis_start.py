@@ -159,6 +159,39 @@ def test_what_lacks_slots_may_evict_or_has_other_partitions_is_refused_at_once(l
         assert "noeviction" in refusal(laterd, small.url, partitions=2)
 
 
+# How many partitions
+
+
+def partitions_of(server):
+    [(_, line)] = server.events("redis_opened")
+    return int(re.search(r"partitions=(\d+)", line)[1])
+
+
+def test_a_new_queue_has_one_partition_and_sixteen_in_a_cluster(laterd, redis):
+    assert partitions_of(laterd(config(redis.url, prefix="new", partitions=0))) == 1
+    with cluster_node() as node:
+        node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: Cluster.state(node) == "ok")
+        assert partitions_of(laterd(config(f"redis+cluster://127.0.0.1:{node.port}", partitions=0))) == 16
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_queue_that_exists_keeps_its_partitions(laterd, redis, lost):
+    """Also if the one that is looked for first has lost its keys: a new queue would hide the others' jobs."""
+    prefix = f"kept-{lost}"
+    with Client(laterd(config(redis.url, prefix=prefix, partitions=8)).port) as client:
+        ids = {client.push_id("t", body="x", id=f"job-{i}") for i in range(40)}
+    gone = []
+    if lost:
+        gone = [key for key in redis.call("KEYS", f"{{{prefix}:0}}:*") if not key.endswith(b":s")]
+        redis.call("DEL", *gone)
+    server = laterd(config(redis.url, prefix=prefix, partitions=0))
+    assert partitions_of(server) == 8
+    with Client(server.port) as client:
+        got = {job["id"] for job in client.reserve_all("t", 40)}
+    assert got == ids if not lost else 20 < len(got) < 40 and got < ids
+
+
 # Rights
 
 

@@ -15,6 +15,8 @@
 --   11  the highest age of the oldest entry
 --   12  'k' do not convert an older layout
 --   13  how long after it was sent the request may run: then it is late, and Redis' clock has not leapt
+--   14  's' the number of partitions is only supposed: if this partition does not exist, and others of
+--       the queue do, which are all on this server, it is not created
 -- Returns {header, clock}, the latter as in set_clock.lua. state: 1 this Redis has restarted since
 -- the partition was last opened, or is another one. count: 1 if the daemon was unknown here.
 -- REPLACED: the partition was created. LOST: a sorted set was lost, or buckets existed without the
@@ -22,11 +24,13 @@
 -- layout 2 stored jobs. MISSED: buckets were lost, and were created again, empty. Errors: INVALID,
 -- the queue has count partitions of layout seq; or, as {header, key}: that key is of a wrong type.
 -- WRONG_STATE: with 'k', the older layout seq was not converted.
--- Cost: some 300 commands.
+-- Cost: some 300 commands. If the number of partitions is only supposed, and this one does not exist,
+-- one of 1,000 keys more; if others exist, up to 1,000 commands.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 -- `held` is the queue's time within the daemon's bounds, used for all that is written; `shown`,
 -- below, is without the bounds: it is returned, so that the daemon notices a leap.
 local filler, held, flags = string.rep('\255', 65), clock(), 0
+local PARTITIONS_MAX = 1024 -- script.h: SCRIPT_PARTITIONS_MAX
 
 local names = {}
 for i = 1, BUCKETS do names[i] = buckets .. (i - 1) end
@@ -93,6 +97,20 @@ if older and found[2] == '3' and ARGV[5] == '4' then
     block_older_daemons(of)
     found[2] = ARGV[5]
 end
+-- How many partitions the queue has by the others of it; nil: there are none.
+local function partitions_of_others()
+    local keys, begin = {}, string.match(hash, '^.*:()%d+}:h$')
+    for i = 0, PARTITIONS_MAX - 1 do keys[i + 1] = sub(hash, 1, begin - 1) .. i .. '}:h' end
+    table.remove(keys, number + 1)
+    if redis.pcall('EXISTS', unpack(keys)) == 0 then return nil end
+    for _, key in ipairs(keys) do
+        local fields = redis.pcall('HMGET', key, 'p', 's')
+        local state = fields[1] or fields[2] -- the latter in an older layout
+        if state then return unpack_bytes('<I8', state, 17) end
+    end
+end
+local others = ARGV[14] == 's' and not found.err and not found[1] and partitions_of_others()
+if others then return { header(INVALID, 0, 0, others, held, 0, 0) } end
 for i = 2, 4 do
     local score = redis.pcall('ZSCORE', KEYS[i], filler)
     if type(score) == 'table' then wrong_type_key = wrong_type_key or KEYS[i] end
