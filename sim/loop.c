@@ -468,11 +468,6 @@ struct loop *sim_loop_port(struct sim_loop *loop)
     return &loop->loop;
 }
 
-void sim_loop_reach(struct sim_loop *loop, enum sim_reach reach)
-{
-    loop->reach = reach;
-}
-
 void sim_loop_listen(struct sim_loop *loop)
 {
     struct timers *timers = &loop->loop.timers;

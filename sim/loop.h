@@ -53,8 +53,6 @@ struct sim_faults {
 };
 
 void sim_net_faults(struct sim_net *network, const struct sim_faults *faults);
-/* The generator of all random choices. */
-struct sim_random *sim_net_random(struct sim_net *network);
 
 /*
  * From now on the name resolves to this address ("10.0.0.1", copied); the answer takes `after_us`;
@@ -122,11 +120,6 @@ struct sim_loop *sim_loop_new(struct sim_net *network, struct clock *clock);
  */
 void sim_loop_free(struct sim_loop *loop);
 struct loop *sim_loop_port(struct sim_loop *loop);
-
-/* SIM_SILENT: cut off from all hosts; SIM_REFUSES: they refuse it. Clients are not affected. */
-void sim_loop_reach(struct sim_loop *loop, enum sim_reach reach);
-/* Resets all connections of the process to the host. */
-void sim_loop_cut(struct sim_loop *loop, struct sim_host *host);
 
 /* A process starts, and listens. Connections of the process before it have ended, or are ending;
    its timers are cancelled. */

@@ -88,7 +88,6 @@ struct sim_loop {
     struct list streams; // sim_peer::place
     struct sim_net *network;
     struct queue messages; // message::place
-    enum sim_reach reach;
     bool listening;
     struct sim_path paths[PATHS_MAX];
     unsigned path_count;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "sim/loop_parts.h"
 
 int64_t sim_delay_us(struct sim_net *network)
@@ -101,7 +102,6 @@ void sim_loop_cut_path(struct sim_loop *loop, const struct sim_host *host, enum 
 static bool reaches(const struct sim_peer *peer, enum sim_cut least)
 {
     return peer->is_client || ((!peer->host || peer->host->reach != SIM_SILENT) &&
-                               (!peer->loop || peer->loop->reach != SIM_SILENT) &&
                                cut_of(peer->loop, peer->host) < least);
 }
 
@@ -130,14 +130,13 @@ struct sim_host *sim_host_at(const struct sim_net *network, const char *address)
 bool peer_is_silent(const struct sim_peer *peer)
 {
     const struct sim_host *host = sim_host_at(peer->network, peer->address);
-    return peer->loop->reach == SIM_SILENT || (host && host->reach == SIM_SILENT) ||
-           cut_of(peer->loop, host) == SIM_CUT_ALL;
+    return (host && host->reach == SIM_SILENT) || cut_of(peer->loop, host) == SIM_CUT_ALL;
 }
 
 bool peer_is_refused(const struct sim_peer *peer)
 {
     const struct sim_host *host = sim_host_at(peer->network, peer->address);
-    return !host || host->reach == SIM_REFUSES || peer->loop->reach == SIM_REFUSES;
+    return !host || host->reach == SIM_REFUSES;
 }
 
 /* ---- next times ---- */
@@ -174,26 +173,23 @@ static int64_t run_us(const struct sim_peer *peer)
     return first && peer->host && peer_is_heard(peer) ? first->at_us : INT64_MAX;
 }
 
-int64_t sim_net_hosts_next_us(const struct sim_net *network)
+static int64_t earliest_us(const struct sim_net *network,
+                           int64_t (*when_us)(const struct sim_peer *peer))
 {
     int64_t next_us = INT64_MAX;
-    for (const struct list *node = network->peers.next; node != &network->peers;
-         node = node->next) {
-        int64_t peer_us = run_us(LIST_ENTRY(node, struct sim_peer, all));
-        next_us = peer_us < next_us ? peer_us : next_us;
-    }
+    for (const struct list *node = network->peers.next; node != &network->peers; node = node->next)
+        next_us = time_earlier(next_us, when_us(LIST_ENTRY(node, struct sim_peer, all)));
     return next_us;
+}
+
+int64_t sim_net_hosts_next_us(const struct sim_net *network)
+{
+    return earliest_us(network, run_us);
 }
 
 int64_t sim_net_next_us(const struct sim_net *network)
 {
-    int64_t next_us = sim_net_hosts_next_us(network);
-    for (const struct list *node = network->peers.next; node != &network->peers;
-         node = node->next) {
-        int64_t peer_us = peer_gather_us(LIST_ENTRY(node, struct sim_peer, all));
-        next_us = peer_us < next_us ? peer_us : next_us;
-    }
-    return next_us;
+    return time_earlier(earliest_us(network, run_us), earliest_us(network, peer_gather_us));
 }
 
 void peer_free(struct sim_peer *peer)
@@ -255,11 +251,6 @@ void sim_net_delay(struct sim_net *network, int64_t least_us, int64_t most_us)
 void sim_net_faults(struct sim_net *network, const struct sim_faults *faults)
 {
     network->faults = *faults;
-}
-
-struct sim_random *sim_net_random(struct sim_net *network)
-{
-    return &network->random;
 }
 
 const struct name *sim_name_of(const struct sim_net *network, const char *text)
@@ -353,21 +344,26 @@ void sim_host_add(struct sim_net *network, struct sim_host *host, const char *ad
     list_add_tail(&network->hosts, &host->place);
 }
 
-/* Resets the host's connections with one loop, or with all (NULL). */
-static void cut(struct sim_host *host, const struct sim_loop *loop, bool report)
+/* Ends the host's connections with one loop, or with all (NULL), each by a call of `end`. */
+static void end_connections(struct sim_host *host, const struct sim_loop *loop,
+                            void (*end)(struct sim_peer *peer))
 {
     struct sim_net *network = host->network;
     bool was_running = network->running;
     network->running = true;
     for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
         struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
-        if (peer->host != host || peer->peer_closed || (loop && peer->loop != loop))
-            continue;
-        sim_peer_reset(peer);
-        if (report)
-            host->handler->closed(host, peer, true);
+        if (peer->host == host && !peer->peer_closed && (!loop || peer->loop == loop))
+            end(peer);
     }
     network->running = was_running;
+}
+
+static void reset_and_report(struct sim_peer *peer)
+{
+    struct sim_host *host = peer->host;
+    sim_peer_reset(peer);
+    host->handler->closed(host, peer, true);
 }
 
 /* Delivers a random part of the bytes in transit to the host at once. */
@@ -415,21 +411,13 @@ void peer_tear(struct sim_peer *peer)
 
 void sim_tear(struct sim_loop *loop, struct sim_host *host)
 {
-    struct sim_net *network = host->network;
-    bool was_running = network->running;
-    network->running = true;
-    for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
-        struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
-        if (peer->host == host && !peer->peer_closed && (!loop || peer->loop == loop))
-            peer_tear(peer);
-    }
-    network->running = was_running;
+    end_connections(host, loop, peer_tear);
 }
 
 void sim_host_remove(struct sim_host *host)
 {
     struct sim_net *network = host->network;
-    cut(host, NULL, false);
+    end_connections(host, NULL, sim_peer_reset);
     for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
         struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
         if (peer->host == host)
@@ -445,12 +433,7 @@ void sim_host_reach(struct sim_host *host, enum sim_reach reach)
 
 void sim_host_cut(struct sim_host *host)
 {
-    cut(host, NULL, true);
-}
-
-void sim_loop_cut(struct sim_loop *loop, struct sim_host *host)
-{
-    cut(host, loop, true);
+    end_connections(host, NULL, reset_and_report);
 }
 
 /* ---- peers ---- */

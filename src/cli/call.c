@@ -1,6 +1,6 @@
 /*
- * Calls of the server, and what is said of one that was refused: with the option of the command
- * that is at fault, and the value of the limit that was exceeded.
+ * Calls of the server, and the messages about calls that it refuses: they name the option of the
+ * command that caused it, and the value of a limit that was exceeded.
  */
 #include <stdlib.h>
 

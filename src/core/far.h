@@ -13,10 +13,12 @@
 void core_use_far_key(struct core *core, uint64_t key);
 /*
  * May this job leave memory? `event` is a record of it that lies at `where`. True only if that is
- * its newest record, it has no notes of attempts, and it is either delayed until after
- * `due_after_us`, or ready or buried, with more such jobs in memory than core_limits allows and not
- * among those at the front of its topic that stay. Then `out_job` is the whole job as it is now;
- * its bytes are borrowed from `event` and the core. It may be `event` itself: that saves a copy.
+ * its newest record, the job has no notes of attempts, and
+ * - it is delayed until after `due_after_us`, or
+ * - it is ready or buried, more such jobs are in memory than core_limits allows, and it is not one
+ *   of those at the front of its topic that stay.
+ * Then `out_job` is the whole job as it is now; its bytes are borrowed from `event` and the core.
+ * `out_job` may be `event` itself, which saves a copy.
  */
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
                 struct event *out_job);

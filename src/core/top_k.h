@@ -43,11 +43,11 @@ struct top_k {
     const void *ctx;
 };
 
-void top_k_init(struct top_k *page, uint32_t max, top_k_before *before, const void *ctx);
-void top_k_fini(struct top_k *page);
+void top_k_init(struct top_k *top, uint32_t max, top_k_before *before, const void *ctx);
+void top_k_fini(struct top_k *top);
 /* Adds the entry if it is among the first `max` so far. O(log max). */
-void top_k_offer(struct top_k *page, const struct top_k_entry *entry);
+void top_k_offer(struct top_k *top, const struct top_k_entry *entry);
 /* Sorts `entries` after the last offer. O(max log max). */
-void top_k_sort(struct top_k *page);
+void top_k_sort(struct top_k *top);
 
 #endif

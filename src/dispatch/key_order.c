@@ -249,9 +249,9 @@ static bool waits_long(const struct key_queue *queue)
 }
 
 /*
- * Where several daemons share the queue no job waits in memory: if all daemons are killed, the
- * leases of waiting jobs would expire, which counts as an attempt, and of several jobs that have
- * failed the first can no longer be determined.
+ * If several daemons share the queue, no job waits in memory. Were all daemons killed, the leases
+ * of the waiting jobs would expire. That counts as an attempt of each, and of several jobs that
+ * have failed nobody could tell any more which one comes first.
  */
 static uint32_t held_max(const struct key_order *order)
 {

@@ -54,9 +54,9 @@ void origins_fini(struct origins *origins);
 
 /*
  * Appends the name of the receiver of a topic's target and (for HTTP) a URL. False: the URL has no
- * host. Each place of a broker has a name, so that one that takes nothing (a stream without a
- * leader, a queue without a majority) opens a breaker of its own; places that only differ by the
- * jobs' keys have one name.
+ * host. Each place of a broker (an exchange with a routing key, a topic, a subject) has a name
+ * of its own: if one takes nothing (a stream without a leader, a queue without a majority), only
+ * its breaker opens. Places that differ only by the keys of jobs share one name.
  */
 bool origin_name(const struct target *target, struct bytes topic, struct bytes url,
                  struct buf *out_name);

@@ -55,10 +55,11 @@ struct laterd_engine {
 /* Checks the configuration without opening anything; the error is on standard error. */
 enum err engine_check(const struct config *config) MUST_USE;
 
-/* The same of the files and variables that it names (redis.url, redis.tls_ca and others), of a
-   configuration that has passed engine_check(): reads what says who we are to Redis, and borrows
-   from `config`. ERR_NOT_FOUND: one cannot be read or used; ERR_INVALID: what it has is wrong.
-   Before there are other threads. */
+/* Reads the files and variables that the configuration names (redis.url, redis.tls_ca and others),
+   and with them our user and passwords for Redis. `config` must have passed engine_check();
+   *out_login borrows from it. ERR_NOT_FOUND: a file or variable cannot be read or used;
+   ERR_INVALID: its content is wrong. The error is on standard error. Call it before other threads
+   exist. */
 enum err engine_read_files(const struct config *config, struct redis_login *out_login) MUST_USE;
 
 /* Refuses to start with a beanstalkd log in the data directory, whose jobs we would not serve.

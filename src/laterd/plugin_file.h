@@ -1,6 +1,6 @@
 /*
- * Loads plugins from the folder of laterd's own executable; if that is a `bin`, from lib/laterd
- * beside it, which is where `make install` puts them whatever its PREFIX is; or from LATERD_LIBDIR,
+ * Loads plugins. They are in the folder of laterd's own executable; or, if that folder is a `bin`,
+ * in lib/laterd beside it, where `make install` puts them with any PREFIX; or in LATERD_LIBDIR,
  * which was given at build time.
  *
  * Main thread, at the start. May wait for a disk.

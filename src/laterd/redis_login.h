@@ -1,8 +1,9 @@
 /*
- * Who connections to Redis log in as, where the configuration may name that by reference ($NAME,
- * file:PATH): read at the start, and user and passwords again from files when a connection has
- * ended, on a thread of its own, because the loop's thread must not wait for a disk. The next
- * attempt to connect then logs in with what the file has.
+ * The user and the passwords for connections to Redis. The configuration may give them by reference
+ * ($NAME, file:PATH). They are read at the start. Those in files are read again whenever a
+ * connection has ended, and the next attempt to connect uses what the file has then: a password can
+ * be replaced without a restart. That read happens on a thread of its own, because the loop's
+ * thread must not wait for a disk.
  *
  * Single-threaded, but for that thread, which shares a struct redis_reading alone.
  */

@@ -327,9 +327,9 @@ static void stream_ended(struct os_stream *stream)
         stream->stream.handler->gone(&stream->stream, true);
 }
 
-/* Sets the size of the next read: small after bytes that had to be kept, doubled after a full read
- * that the handler used, halved after many in a row that brought little: not after one, because
- * clients with many requests on the way alternate short ones and long ones. */
+/* Sets the size of the next read: small after bytes that had to be kept; doubled after a full read
+ * whose bytes were all used; halved after many reads in a row that brought little. One such read
+ * means nothing: clients with many requests under way cause short and long reads in turn. */
 static void adapt_read_size(struct os_stream *stream, size_t used, size_t got)
 {
     bool little = got < stream->read_bytes / 8;
@@ -386,9 +386,10 @@ static bool is_spent(const struct loop_share *share)
     return share && share->spent(share);
 }
 
-/* A second read follows a full one that was not of the largest size, so that a burst of requests
- * that is longer than the first read is not torn: its halves would be served, and answered, in
- * different turns from then on. Both are of one visit. */
+/* If the first read was full, and smaller than the largest size, a second one follows in the same
+ * visit: a burst of requests that is longer than the first read stays together. If it were torn,
+ * the two parts would be served and answered in different turns, and so would all later bursts of
+ * such a client. */
 static void stream_readable(struct os_stream *stream, bool ends)
 {
     if (receive(stream, ends) && !is_spent(stream->loop->share))

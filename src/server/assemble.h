@@ -45,10 +45,11 @@ struct platform {
 uint64_t assemble_memory_bytes(const struct config *config, const struct platform *platform);
 
 /*
- * How many files of segments and slices a store may keep open, in a process that may have so many
- * descriptors: half of what limits.connections and 256 leave of them, the other half being for
- * connections to others and whatever else; a sixteenth of all at least, up to 1,024; 16,384 at
- * most, because an open file keeps some 1.5 KiB of the kernel's memory.
+ * How many files of segments and slices a store may keep open, in a process that may have
+ * `descriptors` descriptors. It is half of what is left after limits.connections and 256 more; the
+ * other half is for connections that we open, and all else. At least a sixteenth of `descriptors`,
+ * but no more than 1,024 for that reason alone; at most 16,384, because an open file takes some
+ * 1.5 KiB of the kernel's memory.
  */
 uint32_t assemble_store_files(const struct config *config, uint64_t descriptors);
 

@@ -136,10 +136,10 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
 }
 
 /*
- * The messages of an id stay in their order. A younger one waits until an older one was answered,
- * and if that was LATER it is LATER, too, even if it could be stored now: otherwise the older one,
- * which comes again, would replace the younger one, or undo its cancellation. Two ids may have the
- * same slot, which only makes some messages wait. NULL: the message has no id.
+ * Messages with the same id keep their order. A message waits until the older one was answered. If
+ * that answer was LATER, this message is answered LATER as well, even if it could be stored now:
+ * the older one comes again, and would otherwise replace this one, or undo its cancellation. Ids
+ * that share a slot wait for each other, which does no harm. NULL: the message has no id.
  */
 static struct slot *slot_of(struct server_intake *intake, const struct intake_message *message)
 {

@@ -6,9 +6,9 @@
  *     20261123T150000Z/       a whole backup: MANIFEST, segments, and BACKUP, which lists them
  *     incomplete/             one that is being made, or was when something broke
  *
- * A backup gets its name, by one rename, when all of it and its list are on disk. So whatever has
- * such a name is whole; what was left incomplete goes when the next one is made. A name that is
- * none of these is not looked at.
+ * A backup gets its name by one rename, when its files and their list are on disk: a directory with
+ * such a name is complete. An incomplete one is removed when the next backup begins. Files with
+ * other names are ignored.
  */
 #ifndef LATERD_CLI_BACKUP_PLACE_H
 #define LATERD_CLI_BACKUP_PLACE_H

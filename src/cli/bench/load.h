@@ -1,8 +1,8 @@
 /*
- * The engine of the load generator: many non-blocking connections, one thread, one epoll. Cheap,
- * because for CPU figures server and generator share a core: requests are prebuilt text, all
- * that a connection wants to say leaves in one write, all answers that came are taken with one
- * read, and of an answer only the first line and its length are looked at.
+ * The engine of the load generator: many non-blocking connections, one thread, one epoll. It must
+ * be cheap, because it shares a core with the server when CPU time is measured. So requests are
+ * prebuilt text, a connection sends all it has in one write and takes all answers in one read, and
+ * only the first line and the length of an answer are parsed.
  *
  * A scenario (bench_*.c) gives `begin` and `answer`; they append requests to conn->out and note
  * each with load_expect(). Answers come in the order asked, as HTTP/1.1 and beanstalkd's protocol

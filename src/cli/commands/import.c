@@ -3,9 +3,10 @@
  * binlog directory; import/redis.h and import/ndjson.h are the others.
  *
  * A job's new id is made of the log's fingerprint and the old number and is pushed with
- * if_exists keep, so an import that was interrupted can be run again. Jobs go in windows by old
- * number, and within a window tube by tube, so that batches are full although each goes to one
- * topic; a ready job's due time is when it was created, so the order of all jobs stays what it was.
+ * if_exists keep, so an import that was interrupted can be run again. Jobs are pushed in windows of
+ * their numbers in the log, and within a window tube by tube: a batch goes to one topic, and so it
+ * is full all the same. The order of all jobs stays what it was, because a ready job's due time is
+ * when it was created.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@ struct job_call {
     unsigned topics_asked; /* of the ids that no job has, so many are asked for as topics */
 };
 
-static int one(struct cli *cli, const struct job_call *call, const char *id)
+static int call_one(struct cli *cli, const struct job_call *call, const char *id)
 {
     json_t *answer = NULL;
     cli->state_hint = call->hint;
@@ -77,14 +77,15 @@ static void report_number(const struct cli *cli, const char *id)
         cli_message(cli, "ids that laterd makes begin with @: was @%s meant?", id);
 }
 
-static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
+/* The call for each id on the command line. Returns the first exit code that is not EXIT_DONE. */
+static int call_each(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
     unsigned asks = call->topics_asked;
     cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
         check_id(cli, argv[i]);
-        int code = one(cli, call, argv[i]);
+        int code = call_one(cli, call, argv[i]);
         if (code == EXIT_NOTHING)
             report_number(cli, argv[i]);
         if (code == EXIT_NOTHING && asks > 0) {
@@ -185,13 +186,20 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
     "      --reason TEXT    why it failed: shown with the job and by `later attempts`\n"           \
     "      --code N         a number for it, such as a status: `later replay` finds it\n"
 
+/* The call for each id, with the options as the members of its body. */
+static int call_with_options(struct cli *cli, int argc, char **argv, const struct option *options,
+                             struct job_call call)
+{
+    call.body = body_of(cli, argc, argv, options, NULL);
+    return call_each(cli, argc, argv, &call);
+}
+
 static const struct option no_options[] = {CLI_OPTIONS};
 
 static int run_get(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "GET", .after = ""};
-    call.body = body_of(cli, argc, argv, no_options, NULL);
-    return all(cli, argc, argv, &call);
+    return call_with_options(cli, argc, argv, no_options, call);
 }
 
 const struct command command_get = {
@@ -207,8 +215,7 @@ const struct command command_get = {
 static int run_rm(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "DELETE", .after = "", .done = "deleted"};
-    call.body = body_of(cli, argc, argv, no_options, NULL);
-    return all(cli, argc, argv, &call);
+    return call_with_options(cli, argc, argv, no_options, call);
 }
 
 const struct command command_rm = {
@@ -283,11 +290,13 @@ static int run_release(struct cli *cli, int argc, char **argv)
                                             {"priority", required_argument, NULL, 'p'},
                                             OPTIONS_WHY,
                                             CLI_OPTIONS};
-    struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
-    call.hint =
-        "only a job that is reserved can be released: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options, NULL);
-    return all(cli, argc, argv, &call);
+    struct job_call call = {
+        .method = "POST",
+        .after = "/release",
+        .done = "released",
+        .hint =
+            "only a job that is reserved can be released: after its ttr it is the next consumer's"};
+    return call_with_options(cli, argc, argv, options, call);
 }
 
 const struct command command_release = {
@@ -305,11 +314,13 @@ static int run_touch(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {
         OPTION_LEASE, {"ttr", required_argument, NULL, 'T'}, CLI_OPTIONS};
-    struct job_call call = {.method = "POST", .after = "/touch", .done = "touched"};
-    call.hint =
-        "only a job that is reserved can be touched: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options, NULL);
-    return all(cli, argc, argv, &call);
+    struct job_call call = {
+        .method = "POST",
+        .after = "/touch",
+        .done = "touched",
+        .hint =
+            "only a job that is reserved can be touched: after its ttr it is the next consumer's"};
+    return call_with_options(cli, argc, argv, options, call);
 }
 
 const struct command command_touch = {
@@ -326,11 +337,13 @@ static int run_bury(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {
         OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, OPTIONS_WHY, CLI_OPTIONS};
-    struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
-    call.hint =
-        "only a job that is reserved can be buried: after its ttr it is the next consumer's";
-    call.body = body_of(cli, argc, argv, options, NULL);
-    return all(cli, argc, argv, &call);
+    struct job_call call = {
+        .method = "POST",
+        .after = "/bury",
+        .done = "buried",
+        .hint =
+            "only a job that is reserved can be buried: after its ttr it is the next consumer's"};
+    return call_with_options(cli, argc, argv, options, call);
 }
 
 const struct command command_bury = {
@@ -406,7 +419,7 @@ static int run_kick(struct cli *cli, int argc, char **argv)
     if (bounded)
         cli_usage(cli, "--max is for a topic's buried jobs: later kick --topic %s --max %llu",
                   argv[optind], (unsigned long long)max);
-    return all(cli, argc, argv, &call);
+    return call_each(cli, argc, argv, &call);
 }
 
 const struct command command_kick = {
@@ -424,8 +437,7 @@ const struct command command_kick = {
 static int run_run(struct cli *cli, int argc, char **argv)
 {
     struct job_call call = {.method = "POST", .after = "/run", .done = "ready:"};
-    call.body = body_of(cli, argc, argv, no_options, NULL);
-    return all(cli, argc, argv, &call);
+    return call_with_options(cli, argc, argv, no_options, call);
 }
 
 const struct command command_run = {
@@ -472,7 +484,7 @@ static int run_reschedule(struct cli *cli, int argc, char **argv)
         code = add_body(cli, reschedule.body, reschedule.is_json, call.body, &text);
     call.text = buf_bytes(&text);
     if (code == EXIT_DONE)
-        code = all(cli, argc, argv, &call);
+        code = call_each(cli, argc, argv, &call);
     else
         json_decref(call.body);
     buf_fini(&text);

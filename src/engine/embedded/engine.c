@@ -115,9 +115,9 @@ static int64_t report_full(struct embedded *embedded)
 /* ---- replies: at once, or when they are durable ---- */
 
 /*
- * True: the reply implies a change, so that it must wait until that is durable. "Not found" and
- * "exists" do, too: to a client that repeats a request they say that the job is gone, or stored,
- * and the change that caused it may not be durable yet.
+ * True: the reply implies a change, so it must wait until that change is durable. This includes
+ * "not found" and "exists": they tell a client that repeats a request that its job is gone, or
+ * stored, and the change that made it so may not be durable yet.
  */
 static bool is_of_change(const struct embedded *embedded, const struct reply *reply)
 {

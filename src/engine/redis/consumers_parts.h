@@ -73,16 +73,17 @@ static inline struct topic *topic_of(const struct wait_group *group, const struc
     return topic_cache_find(&group->consumers->topic_cache, job->topic);
 }
 
-/* The time of wait_group::first_probe is up: what those partitions have not given by then is asked
- * of others, too, and who has got some jobs waits for them no longer. What they do give later is
- * handed out as usual, or given back. */
+/* The time of wait_group::first_probe is up. The jobs that those partitions have not brought are
+ * asked of other partitions as well, and waiters that have got some jobs are answered without them.
+ * Jobs that come later are handed out as usual, or given back. */
 void wait_group_end_first_probe(struct timer *timer);
 /* Marks the group to be handled in the next match. */
 void wait_group_touch(struct wait_group *group);
 /* Reserves the wanted jobs where there may be some, and answers waiters that get nothing more. */
 void wait_group_step(struct wait_group *group);
-/* True: a partition was assumed to be empty, which may be wrong, for so long that it must be read
- * again; or it has a job of which another daemon was notified, that may hang. */
+/* True: something that we believe of a partition must be checked. Either we have assumed for too
+ * long that it is empty; or another daemon was notified of a job there, and that daemon may hang.
+ */
 bool wait_group_is_suspect(const struct wait_group *group);
 /* The answer for a consumer without a job: ERR_EMPTY; ERR_AGAIN if a partition could not be asked,
  * or has not answered for so long that it may have jobs. */

@@ -526,11 +526,12 @@ static const struct candidate *best_of(struct candidates candidates)
 }
 
 /*
- * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for as many as are known to be close to their
- * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
- * sooner, nor before one of a better priority, unless others have changed what is there: an answer
- * gives the best that there are, which may then be due later.
+ * Asking one more partition costs Redis as much as taking several jobs from one. So for several
+ * consumers, partitions with several jobs come first. Each is asked only for the jobs that are
+ * known to be close to its first one. This bounds how far jobs come out of order: none comes before
+ * one of a better priority, nor before one of its own priority that is due more than twice
+ * RANK_CLOSE_US sooner. The exception is a partition that other daemons have changed meanwhile: it
+ * answers with the best jobs that it has then, which may be due later.
  */
 static void order_for_several(struct candidates candidates, struct script_rank first)
 {
@@ -542,9 +543,9 @@ static void order_for_several(struct candidates candidates, struct script_rank f
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* Jobs that pushes under way from here will make ready for this group; each waiter of other groups
- * takes one. 0 for consumers that are answered as soon as no call is under way, and for a list of
- * topics whose order counts. */
+/* How many jobs this group will get from pushes of this daemon that are under way: one for each,
+ * less one for each waiter of other groups. 0 if the group is answered as soon as no call is under
+ * way, or if the order of its topics counts. */
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;

@@ -548,8 +548,10 @@ static void heartbeat(struct members *members)
     serve(members, how == SCRIPT_SERVES);
     members->wants_list = members->wants_list || now_of(members) >= trusted_until_us(members) ||
                           now_of(members) - members->list_sent_us >= LIST_US;
-    script_encode_heartbeat(&call->request, members->options.space, &call->id, members->how,
-                            members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
+    struct script_heartbeat options = {.how = members->how,
+                                       .look = members->wants_list,
+                                       .memory = members->heartbeats % MEMORY_HEARTBEATS == 1};
+    script_encode_heartbeat(&call->request, members->options.space, &call->id, &options);
     members->wants_list = members->list_is_urgent = false;
     loop_cancel(members->options.loop, &members->heartbeat); /* the answer arms it again */
     call->probes = true; /* sent without waiting for replicas: a heartbeat need not be durable */

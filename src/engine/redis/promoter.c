@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/time_us.h"
 #include "engine/redis/clock_sync.h"
 
 enum {
@@ -13,7 +14,7 @@ enum {
 };
 
 static void time_to_promote(struct timer *timer);
-static void time_to_forget(struct timer *timer);
+static void time_to_reap(struct timer *timer);
 
 void promoter_init(struct promoter *promoter, const struct promoter_options *options)
 {
@@ -26,11 +27,11 @@ void promoter_init(struct promoter *promoter, const struct promoter_options *opt
             .partition = i,
             .promote_at_us = INT64_MAX,
             .look_at_us = INT64_MAX,
-            .forget_at_us = INT64_MAX,
+            .reap_at_us = INT64_MAX,
             .young_at_us = INT64_MAX,
             .again_at_us = INT64_MAX,
             .promote.expired = time_to_promote,
-            .forget.expired = time_to_forget,
+            .reap.expired = time_to_reap,
         };
     }
 }
@@ -39,7 +40,7 @@ void promoter_fini(struct promoter *promoter)
 {
     for (uint32_t i = 0; promoter->duties && i < promoter->options.space->partitions; i++) {
         loop_cancel(promoter->options.loop, &promoter->duties[i].promote);
-        loop_cancel(promoter->options.loop, &promoter->duties[i].forget);
+        loop_cancel(promoter->options.loop, &promoter->duties[i].reap);
     }
     mem_free(promoter->duties);
     buf_fini(&promoter->living);
@@ -54,17 +55,17 @@ static int64_t now_of(const struct promoter *promoter)
 static void plan_promote(struct duty *duty)
 {
     bool may = duty->owner && !duty->promote_pending;
-    int64_t at_us = duty->look_at_us < duty->promote_at_us ? duty->look_at_us : duty->promote_at_us;
+    int64_t at_us = time_earlier(duty->look_at_us, duty->promote_at_us);
     loop_arm(duty->promoter->options.loop, &duty->promote, may ? at_us : INT64_MAX);
 }
 
 /* While we cannot decide which daemons are dead, or do not know all, this is planned again by the
  * next heartbeat. */
-static void plan_forget(struct duty *duty)
+static void plan_reap(struct duty *duty)
 {
     bool may =
         duty->owner && !duty->reap_pending && members_can_judge(duty->promoter->options.members);
-    loop_arm(duty->promoter->options.loop, &duty->forget, may ? duty->forget_at_us : INT64_MAX);
+    loop_arm(duty->promoter->options.loop, &duty->reap, may ? duty->reap_at_us : INT64_MAX);
 }
 
 static enum err read_answer(const struct duty *duty, const struct bytes *parts, uint32_t count,
@@ -146,25 +147,20 @@ static void time_to_promote(struct timer *timer)
     promote(LIST_ENTRY(timer, struct duty, promote));
 }
 
-/* ---- forget ---- */
+/* ---- jobs of dead daemons ---- */
 
-static int64_t sooner(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
-/* All were looked at. */
+/* The jobs of all dead daemons that we know of were given back. */
 static void plan_next_look(struct duty *duty)
 {
     if (duty->once_more)
         duty->again_at_us =
             now_of(duty->promoter) + duty->promoter->options.members->options.alive_us;
     duty->once_more = false;
-    duty->forget_at_us = sooner(duty->young_at_us, duty->again_at_us);
+    duty->reap_at_us = time_earlier(duty->young_at_us, duty->again_at_us);
     duty->young_at_us = INT64_MAX;
 }
 
-static void forgot(void *owner, struct script_request *call, enum err err,
+static void reaped(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
     struct duty *duty = owner;
@@ -172,18 +168,18 @@ static void forgot(void *owner, struct script_request *call, enum err err,
     duty->reap_pending = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
-    bool another = duty->forget_at_us != INT64_MAX; /* one died meanwhile: begin at the start */
-    duty->forget_from = err || another || !answer.more ? 0 : answer.seq;
+    bool another = duty->reap_at_us != INT64_MAX; /* one died meanwhile: begin at the start */
+    duty->reap_from = err || another || !answer.more ? 0 : answer.seq;
     if (!err)
-        duty->young_at_us = sooner(duty->young_at_us, script_request_next_us(call, &answer));
+        duty->young_at_us = time_earlier(duty->young_at_us, script_request_next_us(call, &answer));
     if (!another && (err || answer.more))
-        duty->forget_at_us = now_of(duty->promoter) + (err ? AGAIN_US : 0);
+        duty->reap_at_us = now_of(duty->promoter) + (err ? AGAIN_US : 0);
     else if (!another)
         plan_next_look(duty);
-    plan_forget(duty);
+    plan_reap(duty);
 }
 
-static void forget(struct duty *duty)
+static void reap(struct duty *duty)
 {
     struct promoter *promoter = duty->promoter;
     const struct members *members = promoter->options.members;
@@ -191,40 +187,40 @@ static void forget(struct duty *duty)
         script_requests_new_unkept(promoter->options.calls, duty->partition);
     promoter->living.len = 0;
     members_living(members, &promoter->living);
-    if (!duty->forget_from && duty->again_at_us <= now_of(promoter))
+    if (!duty->reap_from && duty->again_at_us <= now_of(promoter))
         duty->again_at_us = INT64_MAX;
-    duty->forget_at_us = INT64_MAX;
+    duty->reap_at_us = INT64_MAX;
     duty->reap_pending = true;
     script_encode_reap_dead(&call->request, promoter->options.space, &call->id,
                             &(struct script_reap){.living = buf_bytes(&promoter->living),
                                                   .young_us = members->options.alive_us,
-                                                  .from = duty->forget_from,
+                                                  .from = duty->reap_from,
                                                   .max = GIVEN_BACK});
-    script_requests_send(call, duty, forgot);
+    script_requests_send(call, duty, reaped);
 }
 
-static void time_to_forget(struct timer *timer)
+static void time_to_reap(struct timer *timer)
 {
-    struct duty *duty = LIST_ENTRY(timer, struct duty, forget);
+    struct duty *duty = LIST_ENTRY(timer, struct duty, reap);
     struct members *members = duty->promoter->options.members;
     if (members_can_judge(members) && members_know_all(members))
-        forget(duty);
+        reap(duty);
 }
 
-static void forget_me(struct duty *duty);
+static void give_back_own(struct duty *duty);
 
-static void forgot_me(void *owner, struct script_request *call, enum err err,
-                      const struct bytes *parts, uint32_t count)
+static void own_given_back(void *owner, struct script_request *call, enum err err,
+                           const struct bytes *parts, uint32_t count)
 {
     struct duty *duty = owner;
     struct script_answer answer = {.err = OK};
     (void)call;
     duty->promoter->leaving--;
     if (!err && !read_answer(duty, parts, count, &answer) && answer.more)
-        forget_me(duty);
+        give_back_own(duty);
 }
 
-static void forget_me(struct duty *duty)
+static void give_back_own(struct duty *duty)
 {
     struct promoter *promoter = duty->promoter;
     struct script_request *call =
@@ -232,7 +228,7 @@ static void forget_me(struct duty *duty)
     script_encode_reap_dead(&call->request, promoter->options.space, &call->id,
                             &(struct script_reap){.max = GIVEN_BACK});
     promoter->leaving++;
-    script_requests_send(call, duty, forgot_me);
+    script_requests_send(call, duty, own_given_back);
 }
 
 /* ---- calls of the engine ---- */
@@ -251,8 +247,8 @@ void promoter_opened(struct promoter *promoter, uint32_t partition, bool buckets
 {
     if (buckets_checked)
         promoter->duties[partition].buckets_at_us = now_of(promoter);
-    promoter->duties[partition].forget_at_us = now_of(promoter);
-    plan_forget(&promoter->duties[partition]);
+    promoter->duties[partition].reap_at_us = now_of(promoter);
+    plan_reap(&promoter->duties[partition]);
     promoter_due(promoter, partition, now_of(promoter));
 }
 
@@ -275,17 +271,17 @@ void promoter_look(struct promoter *promoter)
 void promoter_leave(struct promoter *promoter)
 {
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
-        forget_me(&promoter->duties[i]);
+        give_back_own(&promoter->duties[i]);
 }
 
 /* We become the owner: due times, and what the former owner had left to give back, are unknown. */
 static void take_over(struct duty *duty)
 {
     duty->promote_at_us = now_of(duty->promoter);
-    duty->forget_at_us = now_of(duty->promoter);
+    duty->reap_at_us = now_of(duty->promoter);
 }
 
-static void look(struct duty *duty)
+static void note_members(struct duty *duty)
 {
     const struct members *members = duty->promoter->options.members;
     bool owns = members_own(members, duty->partition);
@@ -295,18 +291,18 @@ static void look(struct duty *duty)
         report_missed(duty);
     duty->owner = owns;
     if (duty->gone != members->gone) {
-        duty->forget_at_us = now_of(duty->promoter);
+        duty->reap_at_us = now_of(duty->promoter);
         duty->once_more = true;
     }
     duty->gone = members->gone;
     plan_promote(duty);
-    plan_forget(duty);
+    plan_reap(duty);
 }
 
 void promoter_members_changed(struct promoter *promoter)
 {
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
-        look(&promoter->duties[i]);
+        note_members(&promoter->duties[i]);
 }
 
 void promoter_check(struct promoter *promoter)

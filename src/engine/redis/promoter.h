@@ -3,13 +3,14 @@
  * sleeps until the next job is due, or until a notice says that one is due sooner; where no notices
  * are received, about a second at most.
  *
- * The owner also gives back the jobs of dead daemons in its partitions ("forget"): when a daemon
- * has died or left, and once more members_options::alive_us later, because what it had sent may be
- * done after the first look (its requests are given up by then); when the partition was opened, or
- * has again what it had lost; when it becomes the owner, because
- * the former owner may have died before it had finished; and once more for daemons that wrote to
- * the partition shortly before they died: at first they cannot be distinguished from daemons that
- * have just started.
+ * The owner also reaps: it gives back the jobs that dead daemons had reserved in its partitions. It
+ * does that
+ * - when a daemon has died or left, and once more members_options::alive_us later: what the daemon
+ *   had sent may be executed after the first look, but not after the second one;
+ * - when the partition was opened, or has again what it had lost;
+ * - when it becomes the owner: the former one may have died before it had finished;
+ * - once more for daemons that wrote to the partition shortly before they died: at first they look
+ *   like daemons that have just started.
  *
  * Single-threaded.
  */
@@ -27,16 +28,16 @@ struct duty {
     bool answer_lost;      /* a promote's answer was lost: `missed` must be called */
     int64_t promote_at_us; /* the next due time that the owner knows of */
     int64_t look_at_us;    /* promote then in any case; INT64_MAX: notices are received */
-    int64_t forget_at_us;  /* when to give back jobs of dead daemons; INT64_MAX: there are none */
-    uint64_t forget_from;  /* where that goes on; 0: at the start */
+    int64_t reap_at_us;    /* when to give back jobs of dead daemons; INT64_MAX: there are none */
+    uint64_t reap_from;    /* where that continues; 0: at the start */
     int64_t young_at_us;   /* when the first daemon that was too young to be reaped is old enough */
-    bool once_more;        /* a daemon has gone: what it has sent may come after the first look */
-    int64_t again_at_us;   /* of that, the second look; INT64_MAX: none is to come */
-    uint64_t gone;         /* members::gone at the last time */
+    bool once_more;        /* a daemon has gone: a second look must follow this one */
+    int64_t again_at_us;   /* when that second look is due; INT64_MAX: none is */
+    uint64_t gone;         /* members::gone when it was looked at last */
     int64_t helped_at_us;  /* see promoter_help() */
     int64_t buckets_at_us; /* when a promote, or an open, has checked all buckets last */
     uint64_t checked;      /* number of clients' calls to the partition at the last promote */
-    struct timer promote, forget;
+    struct timer promote, reap;
 };
 
 struct promoter_options {
@@ -70,8 +71,9 @@ void promoter_fini(struct promoter *promoter);
 
 /* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
-/* The partition was opened, or what it had lost is there again: what was read there before may be
- * wrong, of jobs that are due, and of what dead daemons have left. An open checks all buckets. */
+/* The partition was opened, or has again what it had lost: what is known of its due jobs, and of
+ * jobs of dead daemons, may be wrong. `buckets_checked`: it was opened, which checks all buckets.
+ */
 void promoter_opened(struct promoter *promoter, uint32_t partition, bool buckets_checked);
 /* Jobs of the partition are about to be looked for, and the owner may have missed a notice that
  * they are due: sends a promote, whoever owns it. */

@@ -268,15 +268,20 @@ enum script_how {
     SCRIPT_SILENT = 's', /* no heartbeat for SCRIPT_FRESH_US; other daemons found that */
 };
 
+struct script_heartbeat {
+    enum script_how how;
+    bool look;   /* the answer has all daemons, and silent ones are published to all */
+    bool memory; /* the answer's third part is the policy by which Redis may evict keys, empty if it
+                    may not */
+};
+
 /*
  * The heartbeat, sent about once a second to partition 0 only: see members.h. It is published to
  * the next daemon, or to all if the state has changed. Decode the answer by script_read_members().
- * `look`: the answer has all daemons, and silent ones are published to all. `memory`: the answer's
- * third part is the policy by which Redis may evict keys, empty if it may not.
  */
 void script_encode_heartbeat(struct buf *out, const struct script_space *space,
-                             const struct script_call *call, enum script_how how, bool look,
-                             bool memory);
+                             const struct script_call *call,
+                             const struct script_heartbeat *heartbeat);
 
 struct script_member {
     char name[SCRIPT_NAME];

@@ -169,14 +169,14 @@ void script_encode_rebuild(struct buf *out, const struct script_space *space,
 }
 
 void script_encode_heartbeat(struct buf *out, const struct script_space *space,
-                             const struct script_call *call, enum script_how how, bool look,
-                             bool memory)
+                             const struct script_call *call,
+                             const struct script_heartbeat *heartbeat)
 {
-    char letter = (char)how, options[2];
+    char letter = (char)heartbeat->how, options[2];
     size_t count = 0;
-    if (look)
+    if (heartbeat->look)
         options[count++] = 'l';
-    if (memory)
+    if (heartbeat->memory)
         options[count++] = 'm';
     script_begin(out, space, call, SCRIPT_HEARTBEAT, 4);
     script_add(out, bytes_of(&letter, 1));

@@ -117,8 +117,10 @@ bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allo
    of what the client sent, or of its line. */
 bool v1_refuse_json(const struct v1_input *input, const struct json *json, const char *begin);
 
+/* Is it a media type of lines of JSON? Parameters behind it do not matter. */
 bool v1_is_ndjson(struct bytes content_type);
 
+/* A state by its name, "ready" and so on. False: no state has it. */
 bool v1_read_state(struct bytes text, enum job_state *out_state);
 
 /* Sets the problem of a cursor that is not one of this listing. Returns false. */
@@ -127,15 +129,21 @@ bool v1_refuse_cursor(struct problem *problem);
 /* What an answer shows, where one command has several. V1_FIRST: the request had If-None-Match. */
 enum v1_variant { V1_PLAIN, V1_ATTEMPTS, V1_HISTORY, V1_FIRST };
 
-/* The calls: a path's parts are decoded. False: the problem is filled in. */
+/* A request whose route is known. */
 struct v1_call {
     struct v1_input input;
     const struct http_request *request;
-    struct bytes part;  /* the topic's name or the job's id */
+    struct bytes part;  /* of the path, percent-decoded: the topic's name, the job's id, or empty */
     enum cmd_kind kind; /* of the route */
     struct call *call;
 };
 
+/*
+ * The decoders of the routes, which a table in v1.c names. Each fills in v1->call: its cmd, whose
+ * kind is that of the route already, or another call::kind with what belongs to it. The bytes there
+ * are borrowed from the request and from input.scratch. False: input.problem says what is wrong.
+ * O(bytes of the request).
+ */
 bool v1_decode_pushes(const struct v1_call *v1);
 bool v1_decode_finishes(const struct v1_call *v1);
 bool v1_decode_gets(const struct v1_call *v1);

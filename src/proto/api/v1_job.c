@@ -86,14 +86,33 @@ bool v1_decode_history(const struct v1_call *v1)
 
 /* ---- batches of finishes and of gets ---- */
 
+/* Begins a batch of the items of "jobs". `missing`: what is said of a request without it. */
+static bool begin_jobs(const struct v1_call *v1, const char *missing)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
+        return false;
+    if (!v1_given(&fields, V1_JOBS))
+        return api_refuse(v1->input.problem, 400, "missing_field", "jobs", missing);
+    return v1_begin_array(v1, fields.jobs);
+}
+
+/* The fields of one of these items, which must name its job. */
+static bool read_item(const struct v1_input *input, struct bytes text, uint64_t allowed,
+                      const char *missing, struct v1_fields *out_fields)
+{
+    if (!v1_read_body(input, text, allowed, out_fields))
+        return false;
+    return v1_given(out_fields, V1_REF) ||
+           api_refuse(input->problem, 400, "missing_field", "id", missing);
+}
+
 bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
 {
     struct v1_fields fields;
-    if (!v1_read_body(input, text, V1_BIT(V1_REF) | V1_BIT(V1_LEASE), &fields))
+    if (!read_item(input, text, V1_BIT(V1_REF) | V1_BIT(V1_LEASE),
+                   "each job to finish needs its id", &fields))
         return false;
-    if (!v1_given(&fields, V1_REF))
-        return api_refuse(input->problem, 400, "missing_field", "id",
-                          "each job to finish needs its id");
     *out_cmd = (struct cmd){.kind = CMD_FINISH,
                             .job = {.ref = fields.ref, .lease = fields.lease, .brief = true}};
     return true;
@@ -101,36 +120,21 @@ bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd 
 
 bool v1_decode_finishes(const struct v1_call *v1)
 {
-    struct v1_fields fields;
-    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
-        return false;
-    if (!v1_given(&fields, V1_JOBS))
-        return api_refuse(v1->input.problem, 400, "missing_field", "jobs",
-                          "finish needs the jobs: {\"jobs\":[{\"id\":\"a\",\"lease\":\"1\"}]}");
-    return v1_begin_array(v1, fields.jobs);
+    return begin_jobs(v1, "finish needs the jobs: {\"jobs\":[{\"id\":\"a\",\"lease\":\"1\"}]}");
 }
 
 bool v1_read_get(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
 {
     struct v1_fields fields;
-    if (!v1_read_body(input, text, V1_BIT(V1_REF), &fields))
+    if (!read_item(input, text, V1_BIT(V1_REF), "each job to get needs its id", &fields))
         return false;
-    if (!v1_given(&fields, V1_REF))
-        return api_refuse(input->problem, 400, "missing_field", "id",
-                          "each job to get needs its id");
     *out_cmd = (struct cmd){.kind = CMD_GET, .job = {.ref = fields.ref}};
     return true;
 }
 
 bool v1_decode_gets(const struct v1_call *v1)
 {
-    struct v1_fields fields;
-    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
-        return false;
-    if (!v1_given(&fields, V1_JOBS))
-        return api_refuse(v1->input.problem, 400, "missing_field", "jobs",
-                          "get needs the jobs: {\"jobs\":[{\"id\":\"a\"}]}");
-    return v1_begin_array(v1, fields.jobs);
+    return begin_jobs(v1, "get needs the jobs: {\"jobs\":[{\"id\":\"a\"}]}");
 }
 
 /* ---- reserve ---- */

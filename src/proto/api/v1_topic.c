@@ -6,6 +6,40 @@
 
 enum { LIST_LIMIT = 100 }; /* entries of a page by default */
 
+/* ---- parameters of the query ---- */
+
+static bool bad_parameter(const struct v1_call *v1, const char *name, const char *detail)
+{
+    return api_refuse(v1->input.problem, 400, "bad_parameter", name, detail);
+}
+
+static bool read_boolean(const struct v1_call *v1, const char *name, struct bytes value,
+                         bool *out_is)
+{
+    bool yes = bytes_eq(value, BYTES("true"));
+    if (!yes && !bytes_eq(value, BYTES("false")))
+        return bad_parameter(v1, name, "this must be true or false");
+    *out_is = yes;
+    return true;
+}
+
+/* For a query that may have this parameter alone; *is stays what it is if it has none. */
+static bool read_only_boolean(const struct v1_call *v1, const char *name, bool *is)
+{
+    struct bytes rest = v1->request->query, given, value;
+    while (http_query_next(&rest, &given, &value)) {
+        if (!bytes_eq(given, bytes_str(name))) {
+            (void)api_refuse_name(v1->input.problem, given, "unknown_parameter",
+                                  "the parameter here is ");
+            api_problem_add(v1->input.problem, name);
+            return false;
+        }
+        if (!read_boolean(v1, name, value, is))
+            return false;
+    }
+    return true;
+}
+
 /* ---- settings, and the version that they must have ---- */
 
 static bool bad_header(const struct v1_call *v1, const char *name)
@@ -31,23 +65,6 @@ static bool read_condition(const struct v1_call *v1, struct cmd_topic *topic)
     return (match.len > 2 && match.at[0] == '"' && match.at[match.len - 1] == '"' &&
             bytes_to_u64(bytes_of(match.at + 1, match.len - 2), &topic->version)) ||
            bad_header(v1, "If-Match");
-}
-
-/* PUT: ?check_secrets=false accepts them even if what they refer to does not exist. */
-static bool read_check(const struct v1_call *v1, bool *out_checks)
-{
-    struct bytes rest = v1->request->query, name, value;
-    *out_checks = true;
-    while (http_query_next(&rest, &name, &value)) {
-        if (!bytes_eq(name, BYTES("check_secrets")))
-            return api_refuse_name(v1->input.problem, name, "unknown_parameter",
-                                   "the parameter here is check_secrets");
-        *out_checks = bytes_eq(value, BYTES("true"));
-        if (!*out_checks && !bytes_eq(value, BYTES("false")))
-            return api_refuse(v1->input.problem, 400, "bad_parameter", "check_secrets",
-                              "this must be true or false");
-    }
-    return true;
 }
 
 /* A longer ttr would be cut at each push. One that was set before the limit was lowered must not
@@ -76,7 +93,8 @@ bool v1_decode_configure(const struct v1_call *v1)
         return api_refuse(v1->input.problem, 400, "missing_body", "",
                           "send the settings as JSON, such as {\"retry\":\"alipay\"}; {} takes "
                           "them away");
-    if (!read_check(v1, &v1->call->probes) || !read_condition(v1, &topic))
+    v1->call->probes = true; /* unless the client takes what does not exist yet, too */
+    if (!read_only_boolean(v1, "check_secrets", &v1->call->probes) || !read_condition(v1, &topic))
         return false;
     if (topic_settings_read(v1->request->body, v1->input.scratch, &settings, &problem))
         return v1_refuse_settings(v1->input.problem, &problem);
@@ -100,18 +118,7 @@ bool v1_decode_configure(const struct v1_call *v1)
 /* DELETE: ?if_empty=true, and If-Match. */
 static bool read_removal(const struct v1_call *v1, struct cmd_topic *topic)
 {
-    struct bytes rest = v1->request->query, name, value;
-    while (http_query_next(&rest, &name, &value)) {
-        bool is = bytes_eq(value, BYTES("true"));
-        if (!bytes_eq(name, BYTES("if_empty")))
-            return api_refuse_name(v1->input.problem, name, "unknown_parameter",
-                                   "the parameter here is if_empty");
-        if (!is && !bytes_eq(value, BYTES("false")))
-            return api_refuse(v1->input.problem, 400, "bad_parameter", "if_empty",
-                              "this must be true or false");
-        topic->if_empty = is;
-    }
-    return read_condition(v1, topic);
+    return read_only_boolean(v1, "if_empty", &topic->if_empty) && read_condition(v1, topic);
 }
 
 bool v1_decode_replay(const struct v1_call *v1)
@@ -165,11 +172,6 @@ bool v1_decode_topic(const struct v1_call *v1)
 
 /* ---- lists ---- */
 
-static bool bad_parameter(const struct v1_call *v1, const char *name, const char *detail)
-{
-    return api_refuse(v1->input.problem, 400, "bad_parameter", name, detail);
-}
-
 static bool bad_limit(const struct v1_call *v1, bool too_many)
 {
     (void)bad_parameter(v1, "limit", "this must be 1 … limits.batch_jobs");
@@ -210,9 +212,9 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
     } else if (bytes_eq(name, BYTES("cursor"))) {
         return read_cursor(v1, value, topic);
     } else if (jobs && bytes_eq(name, BYTES("properties"))) {
-        bool wanted = bytes_eq(value, BYTES("true"));
-        if (!wanted && !bytes_eq(value, BYTES("false")))
-            return bad_parameter(v1, "properties", "this must be true or false");
+        bool wanted;
+        if (!read_boolean(v1, "properties", value, &wanted))
+            return false;
         v1->call->kind = wanted ? CALL_LIST : CALL_CMD;
     } else if (jobs && bytes_eq(name, BYTES("order"))) {
         topic->backwards = bytes_eq(value, BYTES("desc"));

@@ -144,11 +144,11 @@ static inline bool take_u32(struct rest *rest, uint32_t *out_number)
 enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
 
 /*
- * A number as strtol() reads it, for the two commands for which beanstalkd uses that, because
- * clients may depend on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what
- * follows is ignored; more than `max` is malformed. beanstalkd keeps only the low 32 bits of the
- * number: a very long time-out becomes a short one, and a negative one never ends. Here both are
- * UINT32_MAX.
+ * Reads a number as strtol() does. beanstalkd uses strtol() for two commands, and clients may
+ * depend on that ("reserve-with-timeout 0.5"): white space and a sign may come before the number,
+ * and anything behind it is ignored. A number above `max` is malformed. beanstalkd keeps only the
+ * low 32 bits, so that a very long time-out becomes a short one, and a negative one never ends.
+ * Here both are UINT32_MAX.
  */
 static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *out_number)
 {

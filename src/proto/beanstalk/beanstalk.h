@@ -10,9 +10,10 @@
  *
  * What beanstalkd accepts is accepted: several spaces before a number, leading zeros, any text
  * behind "quit", "kick N" and "reserve-with-timeout N", a negative time-out (no limit). What
- * beanstalkd finds malformed is malformed here. Two things differ, for safety: a CR without LF is a
- * byte of the line (there it hides the line's end), and of a line that is too long only that line
- * is skipped (there, if its CR LF is cut at 224 bytes, the next line too).
+ * beanstalkd finds malformed is malformed here. Two things differ, for safety:
+ * - A CR without LF is an ordinary byte of the line. In beanstalkd it hides the end of the line.
+ * - Of a line that is too long only that line is skipped. beanstalkd cuts it at 224 bytes, and if
+ *   that is between CR and LF, it skips the next line, too.
  */
 #ifndef LATERD_PROTO_BEANSTALK_BEANSTALK_H
 #define LATERD_PROTO_BEANSTALK_BEANSTALK_H

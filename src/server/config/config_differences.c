@@ -84,20 +84,6 @@ static bool same_value(const struct config *a, const struct config *b, const str
 
 /* ---- named sections ---- */
 
-static const char *entry_at(const struct config *config, const struct config_section *section,
-                            unsigned number)
-{
-    return (const char *)config + section->entries + number * section->entry_bytes;
-}
-
-static unsigned count_of(const struct config *config, const struct config_section *section)
-{
-    unsigned count;
-    memcpy(&count, (const char *)config + section->count, sizeof(count));
-    return count;
-}
-
-/* Every entry begins with a struct config_named. */
 static const char *name_of(const char *entry)
 {
     return ((const struct config_named *)(const void *)entry)->name;
@@ -106,9 +92,9 @@ static const char *name_of(const char *entry)
 static const char *entry_of(const struct config *config, const struct config_section *section,
                             const char *name)
 {
-    for (unsigned i = 0; i < count_of(config, section); i++) {
-        if (strcmp(name_of(entry_at(config, section, i)), name) == 0)
-            return entry_at(config, section, i);
+    for (unsigned i = 0; i < config_entry_count(config, section); i++) {
+        if (strcmp(name_of(config_entry(config, section, i)), name) == 0)
+            return config_entry(config, section, i);
     }
     return NULL;
 }
@@ -134,8 +120,8 @@ static void add_sections(const struct config *a, const struct config *b, bool ke
 {
     for (unsigned s = 0; s < config_section_count; s++) {
         const struct config_section *section = &config_sections[s];
-        for (unsigned i = 0; i < count_of(a, section); i++) {
-            const char *entry = entry_at(a, section, i);
+        for (unsigned i = 0; i < config_entry_count(a, section); i++) {
+            const char *entry = config_entry(a, section, i);
             const char *other = entry_of(b, section, name_of(entry));
             if (!other)
                 buf_addf(out, "%s%s.%s", out->len ? " " : "", section->word, name_of(entry));

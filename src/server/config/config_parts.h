@@ -3,6 +3,7 @@
 #define LATERD_SERVER_CONFIG_CONFIG_PARTS_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include "server/config/config.h"
 
@@ -73,6 +74,22 @@ struct config_section {
 
 extern const struct config_section config_sections[];
 extern const unsigned config_section_count;
+
+/* How many entries the configuration has of such a section. */
+static inline unsigned config_entry_count(const struct config *config,
+                                          const struct config_section *section)
+{
+    unsigned count;
+    memcpy(&count, (const char *)config + section->count, sizeof(count));
+    return count;
+}
+
+/* One of these entries: it begins with a struct config_named. `number`: below their count. */
+static inline const char *config_entry(const struct config *config,
+                                       const struct config_section *section, unsigned number)
+{
+    return (const char *)config + section->entries + number * section->entry_bytes;
+}
 
 /* What stands before the first full stop of `name` and is such a section; NULL: none is. */
 const struct config_section *config_section_find(struct bytes name);

@@ -73,16 +73,10 @@ const struct config_section config_sections[] = {
 };
 const unsigned config_section_count = sizeof(config_sections) / sizeof(config_sections[0]);
 
-static unsigned count_of(const struct config *config, const struct config_section *section)
+/* The place of an entry, to be written to: one behind the last is for a new one. */
+static char *entry_at(struct config *config, const struct config_section *section, unsigned number)
 {
-    unsigned count;
-    memcpy(&count, (const char *)config + section->count, sizeof(count));
-    return count;
-}
-
-static char *entry_at(struct config *config, const struct config_section *section, unsigned i)
-{
-    return (char *)config + section->entries + i * section->entry_bytes;
+    return (char *)config + section->entries + number * section->entry_bytes;
 }
 
 const struct config_section *config_section_find(struct bytes name)
@@ -110,7 +104,7 @@ static bool is_name(struct bytes name)
 bool config_section_add(struct config *config, const struct config_section *section,
                         struct bytes name, struct config_place place, struct config_error *error)
 {
-    unsigned count = count_of(config, section);
+    unsigned count = config_entry_count(config, section);
     struct config_named named = {.place = place};
     const char *word = section->word;
     if (!is_name(name)) {
@@ -121,7 +115,7 @@ bool config_section_add(struct config *config, const struct config_section *sect
     }
     for (unsigned i = 0; i < count; i++) {
         struct config_named other;
-        memcpy(&other, entry_at(config, section, i), sizeof(other));
+        memcpy(&other, config_entry(config, section, i), sizeof(other));
         if (!bytes_eq(bytes_str(other.name), name))
             continue;
         (void)snprintf(error->text, sizeof(error->text), "[%s.%s] is there already, in line %u",
@@ -169,7 +163,7 @@ static bool set_type(char *at, const char *value)
 bool config_section_set(struct config *config, const struct config_section *section,
                         const struct config_key *key, const char *value)
 {
-    char *entry = entry_at(config, section, count_of(config, section) - 1);
+    char *entry = entry_at(config, section, config_entry_count(config, section) - 1);
     if (key->kind == KIND_BROKER_TYPE)
         return set_type(entry + key->at, value);
     if (key->kind != KIND_NAME)

@@ -66,28 +66,23 @@ void batch_cancel(struct batch *batch)
     }
 }
 
-/* Of a batch that is done: in its arena. */
+/* Of a batch that is done; the items are in its arena. */
 struct batch_results {
     const struct batch_item *first;
     uint32_t failed;
 };
 
-static void join(const struct batch_item *first, struct buf *out)
-{
-    for (const struct batch_item *item = first; item; item = item->next) {
-        if (item != first)
-            buf_add_char(out, ',');
-        buf_add_bytes(out, item->result);
-    }
-}
-
-/* On the worker's thread: megabytes are copied several times. */
-static void write_long(const void *from, const struct response_format *format, struct bytes date,
-                       struct buf *out)
+/* On the worker's thread, if they are long: megabytes are copied several times. */
+static void write_results(const void *from, const struct response_format *format, struct bytes date,
+                          struct buf *out)
 {
     const struct batch_results *results = from;
     struct buf text = {0};
-    join(results->first, &text);
+    for (const struct batch_item *item = results->first; item; item = item->next) {
+        if (item != results->first)
+            buf_add_char(&text, ',');
+        buf_add_bytes(&text, item->result);
+    }
     api_batch_reply(format, buf_bytes(&text), results->failed, date, out);
     buf_fini(&text);
 }
@@ -97,18 +92,12 @@ static void finish(struct batch *batch)
 {
     if (batch->waiting || !batch->decoded)
         return;
-    if (http_server(batch->request->http)->worker && batch->result_bytes > LONG_RESULTS) {
-        struct batch_results *results = arena_alloc(&batch->arena, sizeof(*results));
-        *results = (struct batch_results){.first = batch->first, .failed = batch->failed};
-        struct encode_source source = {
-            .write = write_long, .from = results, .bytes = batch->result_bytes};
-        request_answer_source(batch->request, &source, &batch->arena);
-        return;
-    }
-    struct buf text = {0};
-    join(batch->first, &text);
-    request_answer_batch(batch->request, buf_bytes(&text), batch->failed);
-    buf_fini(&text);
+    struct batch_results results = {.first = batch->first, .failed = batch->failed};
+    struct encode_source source = {.write = write_results,
+                                   .from = &results,
+                                   .from_bytes = sizeof(results),
+                                   .bytes = batch->result_bytes};
+    request_answer_source(batch->request, &source, &batch->arena, LONG_RESULTS);
 }
 
 static void item_done(struct batch_item *item, const struct reply *reply,

@@ -1,8 +1,9 @@
 /*
- * Decodes requests on the worker's thread if that takes too long for a turn: those with a large
- * body (a megabyte of JSON with escapes takes milliseconds), and those with settings of topics,
- * because references in them are checked (settings_probe.h), which may wait for a disk. Meanwhile
- * the request is pending in its session, and nothing behind it is read.
+ * Decodes requests on the worker's thread if that could take too long for a turn:
+ * - requests with a large body: a megabyte of JSON with escapes takes milliseconds;
+ * - requests with settings of topics: the files that these refer to are looked at
+ *   (settings_probe.h), which may wait for a disk.
+ * Meanwhile the request is pending in its session, and nothing behind it is read.
  */
 #ifndef LATERD_SERVER_HTTP_DECODE_H
 #define LATERD_SERVER_HTTP_DECODE_H

@@ -206,8 +206,10 @@ void encode_begin(struct request *request, const struct reply *reply)
 void encode_begin_source(struct request *request, const struct encode_source *source,
                          struct arena *arena)
 {
+    struct bytes from = arena_copy(arena, bytes_of(source->from, source->from_bytes));
     struct encoding *encoding = encoding_new(request, source->bytes, arena->held);
     encoding->source = *source;
+    encoding->source.from = from.at;
     encoding->arena = *arena;
     *arena = (struct arena){0};
     submit(encoding, BYTES_OF_SOURCE);

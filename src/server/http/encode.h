@@ -15,12 +15,13 @@ void encode_begin(struct request *request, const struct reply *reply);
 
 /* An answer that is not made from a reply of the engine. */
 struct encode_source {
-    /* Called once, on the worker's thread: writes the answer from `from`, which is in the arena,
-       and uses nothing else. */
+    /* Called once, perhaps on the worker's thread: writes the answer. Uses only `from` and what
+       that points to. */
     void (*write)(const void *from, const struct response_format *format, struct bytes date,
                   struct buf *out);
-    const void *from;
-    size_t bytes; /* of the answer, about */
+    const void *from;  /* borrowed, and copied for the worker; what it points to is in the arena */
+    size_t from_bytes; /* its size */
+    size_t bytes;      /* of the answer, about */
 };
 
 /* The same for such an answer; takes over `arena`, which is empty then. The server must have a

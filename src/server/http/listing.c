@@ -66,7 +66,7 @@ static void count_memory(struct listing *listing)
     buffers_changed(&http->pipeline.session);
 }
 
-/* The parts of the answer, all in the arena. */
+/* The parts of the answer: what it points to is in the arena. */
 struct listing_texts {
     const struct listing_item *items;
     uint32_t count;
@@ -93,24 +93,18 @@ static void write_texts(const void *from, const struct response_format *format, 
 static void finish(struct listing *listing)
 {
     struct request *request = listing->request;
-    struct server *server = http_server(request->http);
     if (listing->err) {
         request_answer(request,
                        &(struct reply){.err = listing->err, .why = listing->why, .kind = CMD_LIST});
         return; /* it is freed */
     }
-    struct listing_texts *texts = arena_alloc(&listing->arena, sizeof(*texts));
-    *texts = (struct listing_texts){
+    struct listing_texts texts = {
         .items = listing->items, .count = listing->count, .cursor = listing->cursor};
-    if (server->worker && listing->text_bytes > LONG_TEXTS) {
-        struct encode_source source = {
-            .write = write_texts, .from = texts, .bytes = listing->text_bytes};
-        request_answer_source(request, &source, &listing->arena); /* frees the listing */
-        return;
-    }
-    struct pipeline_text text = request_begin(request);
-    write_texts(texts, &request->format, server_date(server), text.out);
-    request_done(request, text); /* frees the request, and this with it */
+    struct encode_source source = {.write = write_texts,
+                                   .from = &texts,
+                                   .from_bytes = sizeof(texts),
+                                   .bytes = listing->text_bytes};
+    request_answer_source(request, &source, &listing->arena, LONG_TEXTS); /* frees the listing */
 }
 
 static void queue_next_step(struct listing *listing)

@@ -191,11 +191,18 @@ static void wait_for_encoding(struct request *request)
 }
 
 void request_answer_source(struct request *request, const struct encode_source *source,
-                           struct arena *arena)
+                           struct arena *arena, size_t long_bytes)
 {
-    encode_begin_source(request, source, arena);
-    wait_for_encoding(request);
-    drop_more(request);
+    struct server *server = http_server(request->http);
+    if (server->worker && source->bytes > long_bytes) {
+        encode_begin_source(request, source, arena);
+        wait_for_encoding(request);
+        drop_more(request);
+        return;
+    }
+    struct pipeline_text text = request_begin(request);
+    source->write(source->from, &request->format, server_date(server), text.out);
+    request_done(request, text);
 }
 
 void request_answer(struct request *request, const struct reply *reply)
@@ -257,12 +264,4 @@ void request_page(struct request *request, enum call_kind page)
     request->page = page;
     request->pending.ticket.answered = answered_page;
     pipeline_submit(&request->pending, &question);
-}
-
-void request_answer_batch(struct request *request, struct bytes results, uint32_t failed)
-{
-    struct pipeline_text text = request_begin(request);
-    api_batch_reply(&request->format, results, failed, server_date(http_server(request->http)),
-                    text.out);
-    request_done(request, text);
 }

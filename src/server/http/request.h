@@ -88,12 +88,13 @@ void request_page(struct request *request, enum call_kind page);
 /* The worker has written its answer, whose memory may be taken over. */
 void request_encoded(struct request *request, struct buf *answer);
 
-/* All commands of its batch are done: answers with their results. */
-void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
-/* The same by the worker, of a batch, a listing or a scrape, which is freed. Takes
-   `arena` over. */
+/*
+ * Answers with what `source` writes, and frees the request's batch, listing or scrape. An answer of
+ * more than `long_bytes` is written by the worker, if the server has one: `arena`, which has the
+ * bytes that the source uses, is taken over. `source` is borrowed for the call.
+ */
 void request_answer_source(struct request *request, const struct encode_source *source,
-                           struct arena *arena);
+                           struct arena *arena, size_t long_bytes);
 
 /* Writes the answer to a single command, and is done with it. */
 void request_answer(struct request *request, const struct reply *reply);

@@ -49,7 +49,7 @@ static void count_memory(struct scrape *scrape)
 
 /* ---- the text ---- */
 
-/* The parts of the answer, all in the arena. */
+/* The parts of the answer: what it points to is in the arena. */
 struct scrape_texts {
     struct bytes head;
     const struct metrics_page *first;
@@ -71,20 +71,14 @@ static void write_texts(const void *from, const struct response_format *format, 
 
 static void finish(struct scrape *scrape)
 {
-    struct request *request = scrape->request;
-    struct server *server = http_server(request->http);
-    struct scrape_texts *texts = arena_alloc(&scrape->arena, sizeof(*texts));
-    *texts =
-        (struct scrape_texts){.head = scrape->head, .first = scrape->first, .more = scrape->more};
-    if (server->worker && scrape->text_bytes > LONG_TEXT) {
-        struct encode_source source = {
-            .write = write_texts, .from = texts, .bytes = scrape->text_bytes};
-        request_answer_source(request, &source, &scrape->arena); /* frees the scrape */
-        return;
-    }
-    struct pipeline_text text = request_begin(request);
-    write_texts(texts, &request->format, server_date(server), text.out);
-    request_done(request, text); /* frees the request, and this with it */
+    struct scrape_texts texts = {
+        .head = scrape->head, .first = scrape->first, .more = scrape->more};
+    struct encode_source source = {.write = write_texts,
+                                   .from = &texts,
+                                   .from_bytes = sizeof(texts),
+                                   .bytes = scrape->text_bytes};
+    request_answer_source(scrape->request, &source, &scrape->arena,
+                          LONG_TEXT); /* frees the scrape */
 }
 
 /* ---- topics ---- */

@@ -171,10 +171,10 @@ static void mark_returned(const struct rabbit_channel *channel, struct unconfirm
 }
 
 /*
- * A returned message is complete: marks the oldest unconfirmed one that is equal to it. If RabbitMQ
- * has changed its properties, marks all of the same route, message id and body, or, if there are
- * none, all of the same route: which of them it is cannot be known, and one that is not marked is
- * finished by its confirmation.
+ * A returned message is complete: marks the unconfirmed message that it is. That is the oldest
+ * equal one. If none is equal, RabbitMQ has changed the properties, and we cannot know which one it
+ * is: a message without a mark would be finished as delivered by its confirmation. So all with the
+ * same route, message id and body are marked; if there are none, all with the same route.
  */
 static void end_return(struct rabbit_channel *channel)
 {

@@ -66,9 +66,10 @@ static uint64_t relocate_bytes(const struct segment *segment)
  * may be in the middle of the log, so a round over all of it may be needed. After a round the next
  * one waits until more records have died.
  *
- * Ends of jobs use up the room that cleaning needs. So when there is hardly more room than the
- * oldest segment's copies take, it is cleaned even for a small gain: as long as a segment's live
- * jobs fit into the room that is left, the room of all dead records can be freed.
+ * Records of jobs that end use up the room that cleaning needs for copies. As long as the live jobs
+ * of one segment fit into the room that is left, the room of all dead records can still be freed;
+ * after that nothing can. So when the room is nearly down to what the copies of the oldest segment
+ * take, that segment is cleaned even for a small gain.
  */
 static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
 {
@@ -139,9 +140,10 @@ static bool wants_memory(const struct cleaner *cleaner)
 }
 
 /*
- * In an idle store, too, far jobs should leave the log: slowly, in one round. A job that a round
- * has left in the log does not become far later, so the next round begins when new records of half
- * the log's size have been appended since this one began, or when memory is short.
+ * Far jobs should leave the log in an idle store as well: slowly, in one round. A job that stayed
+ * in the log was not far, and its due time only comes nearer: another round at once would find no
+ * more. So the next round begins when the records appended since the begin of this one are half as
+ * large as the log, or when memory is short.
  */
 static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
 {

@@ -388,10 +388,10 @@ int64_t log_next_us(const struct log *log)
     if (log->store->failed || log->step != COMMIT_IDLE)
         return INT64_MAX; /* the end of the disk operation starts a turn */
     /*
-     * A sealed batch asks for no turn: the turn that sealed it, or in which the last commit ended,
-     * has begun to write it, unless that waits for another operation of the disk, whose end starts
-     * a turn as well (its segment is being made, the manifest is being written), or for a
-     * descriptor, until reopen_at_us.
+     * A sealed batch needs no turn of its own. Usually its write has begun already: in the turn
+     * that sealed it, or in which the last commit ended. If it waits for another operation of the
+     * disk (its segment is being made, the manifest is being written), the end of that starts a
+     * turn. If it waits for a descriptor, the next attempt is at reopen_at_us.
      */
     if (log->open && list_empty(&log->sealed))
         next_us = open_due_at(log);

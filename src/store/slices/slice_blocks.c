@@ -95,9 +95,9 @@ bool slice_block_has_come(const struct slice *slice, uint32_t block)
 }
 
 /*
- * None behind the first read of a slice, which may be all that is wanted of it; then the rest of a
- * block of which a second part is read; and LISTING_AHEAD behind a second block, requested again
- * when the last of them is read.
+ * The first read of a slice may be all that the listing wants of it: nothing is read ahead. When a
+ * second part of the same block is read, the rest of that block is; when the next block is read,
+ * LISTING_AHEAD bytes behind it are, and as much again when the last of those blocks is read.
  */
 uint64_t slice_listing_ahead(struct slice *slice, uint32_t block, uint64_t end)
 {

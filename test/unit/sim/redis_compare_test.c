@@ -355,8 +355,9 @@ static void ask_care(struct pair *pair)
     switch (below(pair, 5)) {
     case 0: script_encode_open(&pair->request, from, &call, 256, 0); break;
     case 1:
-        script_encode_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, chance(pair, 500),
-                                false);
+        script_encode_heartbeat(
+            &pair->request, from, &call,
+            &(struct script_heartbeat){.how = SCRIPT_SERVES, .look = chance(pair, 500)});
         break;
     case 2:
         if (chance(pair, 700))

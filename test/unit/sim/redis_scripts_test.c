@@ -704,7 +704,8 @@ static uint32_t read_settings(uint64_t known, bool all, unsigned *out_calls)
 static uint64_t heartbeat_says(void)
 {
     struct script_call call = next_call();
-    script_encode_heartbeat(&request, &spaces[0], &call, SCRIPT_SERVES, false, false);
+    script_encode_heartbeat(&request, &spaces[0], &call,
+                            &(struct script_heartbeat){.how = SCRIPT_SERVES});
     (void)ask(0);
     return script_settings_mark(parts, part_count);
 }
