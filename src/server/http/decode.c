@@ -54,13 +54,15 @@ static void free_it(struct decoding *decoding)
 static void set_apart(struct decoding *decoding)
 {
     struct cmd *cmd = &decoding->call.cmd;
-    if (decoding->call.kind != CALL_CMD || cmd->kind != CMD_PUSH ||
-        cmd->push.body.len <= APART_BYTES)
+    bool is_push = cmd->kind == CMD_PUSH;
+    struct bytes *body = is_push ? &cmd->push.body : &cmd->job.body;
+    if (decoding->call.kind != CALL_CMD || (!is_push && cmd->kind != CMD_RESCHEDULE) ||
+        body->len <= APART_BYTES)
         return;
-    buf_reserve_to(&decoding->job_body, cmd->push.body.len, cmd->push.body.len);
-    buf_add_bytes(&decoding->job_body, cmd->push.body);
-    cmd->push.body = buf_bytes(&decoding->job_body);
-    cmd->push.memory = &decoding->job_body;
+    buf_reserve_to(&decoding->job_body, body->len, body->len);
+    buf_add_bytes(&decoding->job_body, *body);
+    *body = buf_bytes(&decoding->job_body);
+    *(is_push ? &cmd->push.memory : &cmd->job.memory) = &decoding->job_body;
 }
 
 static void run(struct work *work)
