@@ -265,6 +265,18 @@ def test_a_batch_of_large_jobs(server):
     turns_stay_short(server, play)
 
 
+def test_a_batch_of_long_bodies(laterd):
+    """The worker reads its items, and each is stored before the next one is submitted."""
+    bodies = [(b"%08d" % number).decode() * (2 << 20) for number in range(3)]
+    with laterd(LARGE) as server, Client(server.port, seconds=60) as client:
+        def play():
+            jobs = [{"id": str(number), "body": body, "if_exists": "replace"} for number, body in enumerate(bodies)]
+            assert client.post("/v1/topics/batch/jobs", jobs).json()["failed"] == 0
+            for number, body in enumerate(bodies):
+                assert client.get(f"/v1/jobs/{number}").json()["body"] == body
+        turns_stay_short(server, play)
+
+
 def test_peek_delayed_again_and_again(server):
     fill(server, "far", 20_000, delay=86_400)
     turns_stay_short(server, lambda: send_and_count(

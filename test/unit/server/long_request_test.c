@@ -597,6 +597,71 @@ static void a_batch_counts_what_it_has_submitted_so_far(void **state)
     world_free(world);
 }
 
+static void add_item(struct buf *out, char id, const char *field, size_t bytes)
+{
+    buf_addf(out, "%c{\"id\":\"%c\",\"%s\":\"", id == 'a' ? '[' : ',', id, field);
+    for (size_t i = 0; i < bytes; i++)
+        buf_add_char(out, id);
+    buf_add_str(out, "\"}");
+}
+
+/* Its long items are decoded by the worker, in their order with the others; behind a job with a
+   body above 1 MiB nothing is submitted until that is stored. */
+static void a_batch_of_long_and_short_items_is_done_in_order(void **state)
+{
+    enum { ITEM_BYTES = 2 * 1024 * 1024 };
+    (void)state;
+    struct world *world = begin(&(struct world_options){
+        .seed = 12, .body_bytes = 2 * ITEM_BYTES, .buffer_bytes = 100 * 1000 * 1000});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf body = {0}, data = {0};
+    struct core_totals totals;
+    size_t len;
+    add_item(&body, 'a', "body", 1);
+    add_item(&body, 'b', "boddy", ITEM_BYTES / 4);
+    add_item(&body, 'c', "body", ITEM_BYTES);
+    add_item(&body, 'd', "body", 1);
+    add_item(&body, 'e', "body", ITEM_BYTES / 2);
+    buf_add_char(&body, ']');
+    wire_request(&data, BYTES("POST"), BYTES("/v1/topics/t/jobs"), "application/json",
+                 buf_bytes(&body));
+    world_hold_disk(world, true);
+    send_buf(peer, &data);
+    for (int turns = 0; turns < 1000; turns++)
+        (void)world_step(world, world_now_us(world) + 1000);
+    core_totals(world_core(world), &totals);
+    assert_int_equal(totals.pushed, 2);
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    struct bytes answer = sim_peer_received(peer);
+    const char *first = wire_find(answer, BYTES("\"id\":\"a\"")),
+               *second = wire_find(answer, BYTES("\"code\":\"unknown_field\"")),
+               *third = wire_find(answer, BYTES("\"id\":\"c\""));
+    assert_non_null(wire_find(answer, BYTES("{\"failed\":1,")));
+    assert_true(first && first < second && second < third);
+    assert_int_equal(next_status(peer, &len), 200);
+    static const struct bytes ids[] = {{"c", 1}, {"d", 1}, {"e", 1}};
+    for (unsigned i = 0; i < 3; i++) {
+        struct buf path = {0};
+        buf_addf(&path, "/v1/jobs/%s", ids[i].at);
+        wire_request(&data, BYTES("GET"), buf_bytes(&path), NULL, (struct bytes){0});
+        send_buf(peer, &data);
+        pass(world, SECOND_US);
+        assert_int_equal(next_status(peer, &len), 200);
+        assert_in_range(len,
+                        i == 0   ? ITEM_BYTES
+                        : i == 1 ? 1
+                                 : ITEM_BYTES / 2,
+                        i == 0   ? ITEM_BYTES + 1000
+                        : i == 1 ? 1000
+                                 : ITEM_BYTES / 2 + 1000);
+        buf_fini(&path);
+    }
+    assert_int_equal(world_server(world)->buffers.work_bytes, 0);
+    buf_fini(&body);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -617,6 +682,7 @@ int main(void)
         cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
         cmocka_unit_test(a_batch_counts_what_it_has_submitted_so_far),
         cmocka_unit_test(a_long_batch_counts_all_of_it_while_its_answer_is_written),
+        cmocka_unit_test(a_batch_of_long_and_short_items_is_done_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
