@@ -136,6 +136,14 @@ static inline void buf_add_str(struct buf *buf, const char *text)
     buf_add(buf, text, strlen(text));
 }
 
+/* Moves the memory of `from` to `to`, which has none. Returns `to`. */
+static inline struct buf *buf_take(struct buf *to, struct buf *from)
+{
+    *to = *from;
+    *from = (struct buf){0};
+    return to;
+}
+
 static inline struct bytes buf_bytes(const struct buf *buf)
 {
     return (struct bytes){.at = buf->at, .len = buf->len};

@@ -288,7 +288,7 @@ static void rewrite(struct core *core, uint32_t number, const struct cmd_job *cm
     CHECK(job->has_properties ==
           (cmd->properties.len > 0)); /* the engine has set cmd->properties to the job's own */
     core_emit_job(core, job,
-                  &(struct job_content){cmd->content_type, cmd->body, cmd->properties, NULL},
+                  &(struct job_content){cmd->content_type, cmd->body, cmd->properties, cmd->memory},
                   PROMISED);
 }
 

@@ -183,6 +183,7 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     enum body_kind body_kind;
     struct bytes content_type;
     struct bytes body;
+    struct buf *memory; /* RESCHEDULE with a body: as cmd_push::memory */
     /* RESCHEDULE with a body: the job's present properties, which it keeps. Filled in by the
        engine. */
     struct bytes properties;

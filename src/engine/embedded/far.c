@@ -32,6 +32,7 @@ struct far_command {
     struct list link;
     struct embedded *embedded;
     struct cmd cmd;
+    struct buf body; /* which came in memory of its own (cmd_push::memory), not in the block */
     struct far_fetch fetch;
     uint32_t tried_count;
     /* The last places whose records were of other jobs, so that they are not read again; candidates
@@ -153,12 +154,12 @@ static size_t borrowed_bytes(const struct cmd *cmd)
     const struct cmd_job *job = &cmd->job;
     if (cmd->kind == CMD_PUSH)
         return push->retry_count * sizeof(push->retry_us[0]) + push->id.len + push->topic.len +
-               push->content_type.len + push->body.len + push->properties.len;
-    return job->ref.id.len + job->note.len + job->by.len + job->content_type.len + job->body.len +
-           job->properties.len;
+               push->content_type.len + (push->memory ? 0 : push->body.len) + push->properties.len;
+    return job->ref.id.len + job->note.len + job->by.len + job->content_type.len +
+           (job->memory ? 0 : job->body.len) + job->properties.len;
 }
 
-static void copy_push(struct cmd_push *push, char *room)
+static void copy_push(struct cmd_push *push, struct buf *body, char *room)
 {
     struct bytes retry = bytes_of(push->retry_us, push->retry_count * sizeof(push->retry_us[0]));
     room = bytes_move_to(room, &retry);
@@ -166,17 +167,23 @@ static void copy_push(struct cmd_push *push, char *room)
     room = bytes_move_to(room, &push->id);
     room = bytes_move_to(room, &push->topic);
     room = bytes_move_to(room, &push->content_type);
-    room = bytes_move_to(room, &push->body);
+    if (push->memory)
+        push->memory = buf_take(body, push->memory);
+    else
+        room = bytes_move_to(room, &push->body);
     (void)bytes_move_to(room, &push->properties);
 }
 
-static void copy_job(struct cmd_job *job, char *room)
+static void copy_job(struct cmd_job *job, struct buf *body, char *room)
 {
     room = bytes_move_to(room, &job->ref.id);
     room = bytes_move_to(room, &job->note);
     room = bytes_move_to(room, &job->by);
     room = bytes_move_to(room, &job->content_type);
-    room = bytes_move_to(room, &job->body);
+    if (job->memory)
+        job->memory = buf_take(body, job->memory);
+    else
+        room = bytes_move_to(room, &job->body);
     (void)bytes_move_to(room, &job->properties);
 }
 
@@ -256,12 +263,10 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     command->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_FAR};
     command->embedded = embedded;
     command->cmd = *cmd;
-    if (cmd->kind == CMD_PUSH) {
-        command->cmd.push.memory = NULL; /* its sender's, who does not wait */
-        copy_push(&command->cmd.push, (char *)(command + 1));
-    } else {
-        copy_job(&command->cmd.job, (char *)(command + 1));
-    }
+    if (cmd->kind == CMD_PUSH)
+        copy_push(&command->cmd.push, &command->body, (char *)(command + 1));
+    else
+        copy_job(&command->cmd.job, &command->body, (char *)(command + 1));
     embedded->read_waiter_count++;
     fetch(command, places[0]);
     if (ticket)
@@ -276,6 +281,7 @@ static void end(struct far_command *command)
     store_far_fetch_end(embedded->store, &command->fetch);
     list_remove(&command->link);
     embedded->read_waiter_count--;
+    discard_buf(&embedded->discard, &command->body);
     mem_free(command);
 }
 

@@ -16,6 +16,7 @@ struct rescheduling {
     struct list link;
     struct embedded *embedded;
     struct cmd cmd;
+    struct buf body; /* which came in memory of its own (cmd_job::memory), not in the block */
     struct body_fetch fetch;
 };
 
@@ -30,15 +31,19 @@ static void wait_for_record(struct embedded *embedded, const struct cmd *cmd, st
                             const struct job_view *job)
 {
     const struct cmd_job *args = &cmd->job;
-    struct rescheduling *rescheduling = mem_zalloc(sizeof(*rescheduling) + args->ref.id.len +
-                                                   args->content_type.len + args->body.len);
+    size_t body_bytes = args->memory ? 0 : args->body.len;
+    struct rescheduling *rescheduling =
+        mem_zalloc(sizeof(*rescheduling) + args->ref.id.len + args->content_type.len + body_bytes);
     rescheduling->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_PROPERTIES};
     rescheduling->embedded = embedded;
     rescheduling->cmd = *cmd;
     char *room = (char *)(rescheduling + 1);
     room = bytes_move_to(room, &rescheduling->cmd.job.ref.id);
     room = bytes_move_to(room, &rescheduling->cmd.job.content_type);
-    (void)bytes_move_to(room, &rescheduling->cmd.job.body);
+    if (args->memory)
+        rescheduling->cmd.job.memory = buf_take(&rescheduling->body, args->memory);
+    else
+        (void)bytes_move_to(room, &rescheduling->cmd.job.body);
     rescheduling->fetch.place = bodies_place(job);
     rescheduling->fetch.done = fetched;
     rescheduling->fetch.owner = rescheduling;
@@ -88,6 +93,7 @@ static void end(struct rescheduling *rescheduling)
     store_fetch_end(embedded->store, &rescheduling->fetch);
     list_remove(&rescheduling->link);
     embedded->read_waiter_count--;
+    discard_buf(&embedded->discard, &rescheduling->body);
     mem_free(rescheduling);
 }
 

@@ -105,6 +105,7 @@ struct api_batch {
     uint32_t done;
     uint32_t line;      /* NDJSON: of the item decoded last, the first being 1 */
     struct bytes topic; /* PUSH */
+    size_t longest;     /* bytes of its longest item */
 };
 
 /* Which buried jobs are kicked. */
@@ -224,6 +225,8 @@ void api_problem(const struct response_format *format, const struct problem *pro
  */
 bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, int64_t now_us,
                     struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem);
+/* Goes past the next item without decoding it; *out_bytes: how long it is. False at the end. */
+bool api_batch_skip(struct api_batch *batch, size_t *out_bytes);
 /*
  * Appends the item's result to `results` (with a comma if it is not the first): that of the
  * engine's `reply`, or of `problem` if that is not NULL; then `reply` may be NULL.

@@ -35,23 +35,24 @@ static bool next_line(struct bytes *rest, struct bytes *out_line, uint32_t *line
     return false;
 }
 
-static void begin(const struct v1_call *v1, struct bytes items, bool ndjson)
+static void begin(const struct v1_call *v1, struct bytes items, bool ndjson, size_t longest)
 {
     v1->call->kind = CALL_BATCH;
     v1->call->format.cmd = (uint8_t)v1->kind;
-    v1->call->batch =
-        (struct api_batch){.kind = v1->kind, .rest = items, .ndjson = ndjson, .topic = v1->part};
+    v1->call->batch = (struct api_batch){
+        .kind = v1->kind, .rest = items, .ndjson = ndjson, .topic = v1->part, .longest = longest};
 }
 
 bool v1_begin_lines(const struct v1_call *v1)
 {
     struct bytes rest = v1->request->body, line;
     uint32_t count = 0, line_number = 0;
-    while (next_line(&rest, &line, &line_number))
-        count++;
+    size_t longest = 0;
+    for (; next_line(&rest, &line, &line_number); count++)
+        longest = line.len > longest ? line.len : longest;
     if (!size_fits(&v1->input, count))
         return false;
-    begin(v1, v1->request->body, true);
+    begin(v1, v1->request->body, true, longest);
     return true;
 }
 
@@ -60,17 +61,18 @@ bool v1_begin_array(const struct v1_call *v1, struct bytes array)
     struct json json;
     struct json_value item;
     uint32_t count = 0;
+    size_t longest = 0;
     json_init(&json, array, v1->input.limits->json_depth);
     if (!json_open(&json, JSON_KIND_ARRAY))
         return v1_refuse_json(&v1->input, &json, array.at);
     struct bytes inside = bytes_of(json.at, (size_t)(json.end - json.at));
-    while (json_item(&json, &item))
-        count++;
+    for (; json_item(&json, &item); count++)
+        longest = item.text.len > longest ? item.text.len : longest;
     if (!json_end(&json))
         return v1_refuse_json(&v1->input, &json, array.at);
     if (!size_fits(&v1->input, count))
         return false;
-    begin(v1, inside, false);
+    begin(v1, inside, false, longest);
     return true;
 }
 
@@ -125,6 +127,23 @@ static bool is_object(const struct api_batch *batch, struct bytes item, struct p
                       "this must be an object such as {\"id\":\"a\"}");
 }
 
+/* The text of the next item, which counts as done. */
+static bool take_text(struct api_batch *batch, struct bytes *out_item)
+{
+    bool some = batch->ndjson ? next_line(&batch->rest, out_item, &batch->line)
+                              : next_item(batch, out_item);
+    batch->done += some;
+    return some;
+}
+
+bool api_batch_skip(struct api_batch *batch, size_t *out_bytes)
+{
+    struct bytes item = {0};
+    bool some = take_text(batch, &item);
+    *out_bytes = item.len;
+    return some;
+}
+
 bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, int64_t now_us,
                     struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem)
 {
@@ -132,9 +151,8 @@ bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, in
         .limits = limits, .now_us = now_us, .scratch = scratch, .problem = out_problem};
     struct bytes item;
     *out_problem = (struct problem){0};
-    if (!(batch->ndjson ? next_line(&batch->rest, &item, &batch->line) : next_item(batch, &item)))
+    if (!take_text(batch, &item))
         return false;
-    batch->done++;
     if (!is_object(batch, item, out_problem))
         return true;
     bool good = batch->kind == CMD_FINISH ? v1_read_finish(&input, item, out_cmd)

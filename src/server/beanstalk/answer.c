@@ -177,7 +177,8 @@ void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *rep
     case BEANSTALK_KICK_JOB: beanstalk_encode(out, BEANSTALK_KICKED_JOB); break;
     case BEANSTALK_PAUSE_TUBE: beanstalk_encode(out, BEANSTALK_PAUSED); break;
     case BEANSTALK_STATS: stats(pending, out); break;
-    case BEANSTALK_LIST_TUBES: list_tubes(pending, out); break;
+    case BEANSTALK_LIST_TUBES:
+    case BEANSTALK_LIST_TUBES_WATCHED: list_tubes(pending, out); break;
     case BEANSTALK_STATS_TUBE:
         if (!stats_tube(pending, reply, out))
             beanstalk_encode(out, BEANSTALK_NOT_FOUND);
@@ -186,7 +187,6 @@ void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *rep
     case BEANSTALK_WATCH:
     case BEANSTALK_IGNORE:
     case BEANSTALK_LIST_TUBE_USED:
-    case BEANSTALK_LIST_TUBES_WATCHED:
     case BEANSTALK_QUIT:
     case BEANSTALK_CMDS: break; /* the engine is not asked */
     }

@@ -11,8 +11,10 @@ enum {
     WATCH_FEW = 16,   /* … and so many even above limits.memory_bytes: they take about as much as
                          the connection itself, and a worker must be able to begin */
     SECOND_US = 1000 * 1000,
-    PLACES_PER_NS = 1, /* watched tubes handled in one ns */
-    NAME_NS = 5,       /* work for naming one watched tube to the engine */
+    PLACES_PER_NS = 1,   /* watched tubes handled in one ns */
+    NAME_NS = 5,         /* work for naming one watched tube to the engine */
+    LISTED_AT_ONCE = 64, /* watched tubes that are listed at once; of more a survey is made */
+    LISTED_BYTE_NS = 2,  /* work for a byte of their names */
     /* Nothing behind a put of a larger body is read until that is stored: a client that sends many
        of them must not fill the memory of the log (BACKLOG_MAX), after which puts are refused. */
     LONE_PUT_BYTES = 1024 * 1024,
@@ -331,6 +333,11 @@ static void pause_tube(struct beanstalk_session *beanstalk, const struct beansta
 
 /* ---- answers from our own tables ---- */
 
+static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    beanstalk_survey_begin(beanstalk_pending_new(beanstalk, request->cmd, request->id));
+}
+
 static void list_used(struct beanstalk_session *beanstalk)
 {
     struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
@@ -338,15 +345,19 @@ static void list_used(struct beanstalk_session *beanstalk)
     pipeline_end_now(&beanstalk->pipeline, text);
 }
 
-static void list_watched(struct beanstalk_session *beanstalk)
+static void list_watched(struct beanstalk_session *beanstalk,
+                         const struct beanstalk_request *request)
 {
+    if (beanstalk->watch_count > LISTED_AT_ONCE) {
+        survey(beanstalk, request);
+        return;
+    }
     struct buf *yaml = &beanstalk_server(beanstalk)->beanstalk.yaml;
     yaml->len = 0;
     beanstalk_yaml_list(yaml);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++)
         beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
-    budget_spend(&beanstalk_server(beanstalk)->budget,
-                 (int64_t)beanstalk->watch_count * NAME_NS * 4);
+    budget_spend(&beanstalk_server(beanstalk)->budget, (int64_t)yaml->len * LISTED_BYTE_NS);
     struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_ok(text.out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
@@ -354,11 +365,6 @@ static void list_watched(struct beanstalk_session *beanstalk)
 }
 
 /* ---- commands that need another answer first ---- */
-
-static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
-{
-    beanstalk_survey_begin(beanstalk_pending_new(beanstalk, request->cmd, request->id));
-}
 
 static void stats_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
@@ -399,7 +405,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_KICK: kick(beanstalk, request); break;
     case BEANSTALK_PAUSE_TUBE: pause_tube(beanstalk, request); break;
     case BEANSTALK_LIST_TUBE_USED: list_used(beanstalk); break;
-    case BEANSTALK_LIST_TUBES_WATCHED: list_watched(beanstalk); break;
+    case BEANSTALK_LIST_TUBES_WATCHED: list_watched(beanstalk, request); break;
     case BEANSTALK_STATS:
     case BEANSTALK_LIST_TUBES: survey(beanstalk, request); break;
     case BEANSTALK_STATS_TUBE: stats_tube(beanstalk, request); break;

@@ -27,7 +27,7 @@ struct beanstalk_pending {
     enum beanstalk_cmd cmd;
     uint64_t id;                     /* the job's; of a reserve once it is answered */
     struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
-    struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
+    struct beanstalk_survey *survey; /* STATS, and long lists; else NULL */
     struct long_body *long_body;     /* while the worker writes its answer; else NULL */
     struct beanstalk_lease ended;    /* RELEASE, BURY, DELETE: the reservation that it ends */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */

@@ -1,7 +1,8 @@
 /*
  * First the tubes that connections use or watch, then the engine's topics, a page at a time.
  * Commands must not be submitted from the engine's answer, so the next page is requested in the
- * next slice.
+ * next slice. Of `list-tubes-watched` only the tubes that its own connection watches: nothing
+ * behind the command is read meanwhile, so they stay the same.
  */
 #include "server/beanstalk/survey.h"
 
@@ -10,7 +11,9 @@
 
 enum {
     PAGE_TOPICS = 1000,
-    TUBE_NS = 40,            /* work for one tube, or one topic that is looked up among them */
+    SLICE_TUBES = 64,        /* after so many the budget is looked at */
+    TUBE_NS = 40,            /* work for one tube, or one topic that is looked up among them, … */
+    NAME_BYTE_NS = 2,        /* … and for each byte of a name that is listed */
     LONG_NAMES = 256 * 1024, /* bytes of a list that the worker writes */
 };
 
@@ -22,22 +25,41 @@ static struct server *server_of(const struct beanstalk_survey *survey)
 static void count_tube(struct beanstalk_survey *survey, struct bytes name)
 {
     survey->tubes++;
-    if (survey->pending->cmd == BEANSTALK_LIST_TUBES)
-        beanstalk_yaml_list_add(&survey->names, name);
+    if (survey->pending->cmd == BEANSTALK_STATS)
+        return;
+    beanstalk_yaml_list_add(&survey->names, name);
+    budget_spend(&server_of(survey)->budget, (int64_t)name.len * NAME_BYTE_NS);
+}
+
+static bool is_of_watched(const struct beanstalk_survey *survey)
+{
+    return survey->pending->cmd == BEANSTALK_LIST_TUBES_WATCHED;
+}
+
+/* The next tube, and moves tube_next behind it. NULL: all are seen. */
+static const struct beanstalk_tube *next_tube(struct beanstalk_survey *survey)
+{
+    const struct beanstalk_session *beanstalk = survey->pending->session;
+    const struct beanstalk_tube *tube = NULL;
+    uint32_t next = survey->tube_next;
+    if (!is_of_watched(survey)) {
+        tube = beanstalk_tubes_next(&server_of(survey)->beanstalk.tubes, next);
+        next = tube ? tube->number : 0;
+    } else if (next < beanstalk->watch_count) {
+        tube = beanstalk->watched[next];
+    }
+    survey->tube_next = tube ? next + 1 : UINT32_MAX;
+    return tube;
 }
 
 static void see_tubes(struct beanstalk_survey *survey)
 {
     struct server *server = server_of(survey);
-    const struct beanstalk_tubes *tubes = &server->beanstalk.tubes;
-    for (;;) {
-        const struct beanstalk_tube *tube = beanstalk_tubes_next(tubes, survey->tube_next);
-        survey->tube_next = tube ? tube->number + 1 : UINT32_MAX;
-        if (!tube)
-            return;
+    const struct beanstalk_tube *tube;
+    while ((tube = next_tube(survey)) != NULL) {
         count_tube(survey, tube->name);
         budget_spend(&server->budget, TUBE_NS);
-        if (tube->number % PAGE_TOPICS == 0 && budget_spent(&server->budget))
+        if (survey->tubes % SLICE_TUBES == 0 && budget_spent(&server->budget))
             return;
     }
 }
@@ -163,7 +185,8 @@ void beanstalk_survey_begin(struct beanstalk_pending *pending)
     pending->pending.state = PENDING_EXCLUSIVE;
     pending->pending.ticket.answered = answered;
     list_init(&survey->place);
-    if (pending->cmd == BEANSTALK_LIST_TUBES)
+    survey->topics_seen = is_of_watched(survey); /* they are not asked for */
+    if (pending->cmd != BEANSTALK_STATS)
         beanstalk_yaml_list(&survey->names);
     queue_next_step(survey);
     (void)beanstalk_surveys_step(server_of(survey)); /* the rest is done in the next turns */

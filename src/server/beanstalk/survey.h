@@ -2,7 +2,7 @@
  * `stats` and `list-tubes` are about all topics and tubes, of which there may be a hundred
  * thousand: a survey goes through them in slices, one or more a turn, and then the command is
  * answered. Tubes that come or go meanwhile may be counted or not; all others are counted once. A
- * long list is written by the worker.
+ * long `list-tubes-watched` is a survey, too. A long list is written by the worker.
  */
 #ifndef LATERD_SERVER_BEANSTALK_SURVEY_H
 #define LATERD_SERVER_BEANSTALK_SURVEY_H
@@ -13,14 +13,14 @@
 struct beanstalk_survey {
     struct list place; // beanstalk_shared::surveys; nowhere while it waits for engine or worker
     struct beanstalk_pending *pending; /* NULL: the client has gone while the worker writes */
-    uint32_t tube_next;                /* in the pool of tubes; UINT32_MAX: all are seen */
-    struct buf after;                  /* the last topic seen */
-    bool topics_seen;                  /* all of them */
-    enum err err;                      /* the engine's error instead of topics */
-    uint64_t tubes;                    /* so far */
-    struct buf names;                  /* of LIST_TUBES: the YAML document */
+    uint32_t tube_next; /* in the pool of tubes, or among those watched; UINT32_MAX: all are seen */
+    struct buf after;   /* the last topic seen */
+    bool topics_seen;   /* all of them */
+    enum err err;       /* the engine's error instead of topics */
+    uint64_t tubes;     /* so far */
+    struct buf names;   /* of the lists: the YAML document */
     struct engine_stats stats;
-    struct offload offload; /* writes `answer`, of a long LIST_TUBES */
+    struct offload offload; /* writes `answer`, of a long list */
     struct buf answer;
     bool in_use; /* by the worker */
 };

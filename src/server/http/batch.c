@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "proto/api/api_parts.h"
+#include "server/http/decode.h"
 #include "server/http/encode.h"
 
 enum {
@@ -12,6 +13,9 @@ enum {
     BYTES_PER_NS = 1,        /* of its text, read as JSON */
     /* Unanswered commands in the engine, at most: each may keep its body in memory there. */
     UNANSWERED_MAX = 4096,
+    /* Nothing behind a job with a larger body is submitted until that is stored, as with a put over
+       beanstalkd's protocol: several would fill the memory of the log. */
+    LONE_BODY_BYTES = 1024 * 1024,
     /* Bytes of bodies of jobs in the answer, at most: a turn must be able to copy them. */
     SHOWN_BODY_MAX = 64 * 1024,
     SHOWN_MAX = 1024 * 1024, /* bytes of all results; exceeded by one result at most */
@@ -44,6 +48,7 @@ struct batch {
     size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
     bool full;            /* UNANSWERED_MAX was reached: goes on when half of them are answered */
+    bool lone;            /* the last one is a LONE_BODY: the same, goes on when all are answered */
 };
 
 void batch_free(struct batch *batch)
@@ -135,7 +140,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct server *server = http_server(batch->request->http);
     struct problem problem;
     item_done(item, reply, refuse_large(batch, reply, &problem) ? &problem : NULL);
-    if (batch->full && batch->waiting <= UNANSWERED_MAX / 2) {
+    if (batch->full && batch->waiting <= (batch->lone ? 0 : UNANSWERED_MAX / 2)) {
         batch->full = false;
         list_add_tail(&server->batches, &batch->place);
         server->turn_again = true; /* the turn's stage for batches may be over */
@@ -172,12 +177,20 @@ static bool step(struct batch *batch)
     struct server *server = session->server;
     struct problem problem = {0};
     struct cmd cmd;
-    size_t before = batch->items.rest.len;
-    if (!api_batch_next(&batch->items, &server->options.api, server->loop->now_us, &server->scratch,
-                        &cmd, &problem))
-        return false;
-    budget_spend(&server->budget,
-                 COMMAND_NS + (int64_t)(before - batch->items.rest.len) / BYTES_PER_NS);
+    size_t before = batch->items.rest.len, read = 0;
+    const struct decoded_item *decoded = decode_next_item(batch->request->decoding, &batch->items);
+    if (decoded) {
+        cmd = decoded->cmd;
+        problem = decoded->problem;
+        batch->lone = decoded->body.len > LONE_BODY_BYTES;
+    } else {
+        if (!api_batch_next(&batch->items, &server->options.api, server->loop->now_us,
+                            &server->scratch, &cmd, &problem))
+            return false;
+        read = before - batch->items.rest.len;
+        batch->lone = false;
+    }
+    budget_spend(&server->budget, COMMAND_NS + (int64_t)read / BYTES_PER_NS);
     struct batch_item *item = item_new(batch);
     if (problem.status)
         item_done(item, NULL, &problem);
@@ -194,7 +207,7 @@ static bool continue_batch(struct batch *batch)
     for (unsigned count = 0; session_has_budget(session) ||
                              (count < SLICE_MIN && begun - batch->items.rest.len < SLICE_BYTES);
          count++) {
-        batch->full = batch->waiting >= UNANSWERED_MAX;
+        batch->full = batch->waiting >= (batch->lone ? 1 : UNANSWERED_MAX);
         if (batch->full)
             return false;
         if (!step(batch)) {

@@ -27,7 +27,8 @@ struct decoding {
     struct http_request http;
     struct buf body;
     struct arena arena;
-    struct buf job_body; /* of a large job, for the engine to take over */
+    struct buf job_body;                    /* of a large job, for the engine to take over */
+    struct decoded_item *items, *next_item; /* of a batch, its long ones; in the arena */
     struct call call;
 };
 
@@ -44,23 +45,58 @@ bool decode_is_long(const struct http_session *http)
 static void free_it(struct decoding *decoding)
 {
     struct discard *discard = &decoding->offload.server->discard;
+    for (struct decoded_item *item = decoding->items; item; item = item->next)
+        discard_buf(discard, &item->body);
     arena_fini_deferred(&decoding->arena, discard);
     discard_buf(discard, &decoding->job_body);
     discard_buf(discard, &decoding->body);
     mem_free(decoding);
 }
 
-/* The engine would have to copy the body in the turn otherwise. */
-static void set_apart(struct decoding *decoding)
+/* Moves a large body to `own`: the engine would have to copy it in the turn otherwise. */
+static void set_apart(struct cmd *cmd, struct buf *own)
 {
-    struct cmd *cmd = &decoding->call.cmd;
-    if (decoding->call.kind != CALL_CMD || cmd->kind != CMD_PUSH ||
-        cmd->push.body.len <= APART_BYTES)
+    bool is_push = cmd->kind == CMD_PUSH;
+    struct bytes *body = is_push ? &cmd->push.body : &cmd->job.body;
+    if ((!is_push && cmd->kind != CMD_RESCHEDULE) || body->len <= APART_BYTES)
         return;
-    buf_reserve_to(&decoding->job_body, cmd->push.body.len, cmd->push.body.len);
-    buf_add_bytes(&decoding->job_body, cmd->push.body);
-    cmd->push.body = buf_bytes(&decoding->job_body);
-    cmd->push.memory = &decoding->job_body;
+    buf_reserve_to(own, body->len, body->len);
+    buf_add_bytes(own, *body);
+    *body = buf_bytes(own);
+    *(is_push ? &cmd->push.memory : &cmd->job.memory) = own;
+}
+
+/* The long items of a batch; the others are decoded in turns. */
+static void decode_items(struct decoding *decoding)
+{
+    struct api_batch batch = decoding->call.batch, before = batch;
+    struct decoded_item **last = &decoding->items;
+    size_t bytes;
+    if (decoding->call.kind != CALL_BATCH || batch.longest <= APART_BYTES)
+        return;
+    for (; api_batch_skip(&batch, &bytes); before = batch) {
+        if (bytes <= APART_BYTES)
+            continue;
+        struct decoded_item *item = arena_alloc(&decoding->arena, sizeof(*item));
+        *item = (struct decoded_item){.after = batch};
+        (void)api_batch_next(&before, &decoding->limits, decoding->now_us, &decoding->arena,
+                             &item->cmd, &item->problem); /* it is there */
+        if (!item->problem.status)
+            set_apart(&item->cmd, &item->body);
+        *last = item;
+        last = &item->next;
+    }
+    decoding->next_item = decoding->items;
+}
+
+const struct decoded_item *decode_next_item(struct decoding *decoding, struct api_batch *batch)
+{
+    const struct decoded_item *item = decoding ? decoding->next_item : NULL;
+    if (!item || item->after.done != batch->done + 1)
+        return NULL;
+    decoding->next_item = item->next;
+    *batch = item->after;
+    return item;
 }
 
 static void run(struct work *work)
@@ -68,7 +104,9 @@ static void run(struct work *work)
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
                &decoding->arena, &decoding->call);
-    set_apart(decoding);
+    if (decoding->call.kind == CALL_CMD)
+        set_apart(&decoding->call.cmd, &decoding->job_body);
+    decode_items(decoding);
     if (decoding->probe)
         settings_probe(decoding->probe, decoding->config, &decoding->arena, &decoding->call);
 }
@@ -79,6 +117,8 @@ static void count_decoded(struct decoding *decoding)
 {
     struct pipeline *pipeline = &decoding->request->http->pipeline;
     size_t decoded = decoding->arena.held + decoding->job_body.cap;
+    for (const struct decoded_item *item = decoding->items; item; item = item->next)
+        decoded += item->body.cap;
     decoding->bytes += decoded;
     pipeline->working_bytes += decoded;
     buffers_changed(&pipeline->session);

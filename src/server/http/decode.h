@@ -19,6 +19,18 @@ bool decode_is_long(const struct http_session *http);
    turn. */
 void decode_begin(struct request *request, const struct api_site *site);
 
+/* An item of a batch that is so long that the worker has decoded it. */
+struct decoded_item {
+    struct decoded_item *next;
+    struct api_batch after; /* the batch behind it */
+    struct cmd cmd;
+    struct problem problem; /* status 0: none */
+    struct buf body;        /* of a large job, for the engine to take over */
+};
+/* The next item of a batch, if the worker has decoded it, and moves *batch behind it; else NULL.
+   The decoding may be NULL. */
+const struct decoded_item *decode_next_item(struct decoding *decoding, struct api_batch *batch);
+
 /* Called when the request is answered or abandoned. NULL does nothing. */
 void decode_free(struct decoding *decoding);
 

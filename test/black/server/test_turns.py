@@ -238,6 +238,23 @@ def test_pushes_of_long_bodies_over_http(laterd):
         turns_stay_short(server, play)
 
 
+def test_new_long_bodies_of_jobs(laterd):
+    """A reschedule replaces the body of a job that is in memory, after a restart too."""
+    with laterd(LARGE) as server:
+        def play():
+            with Client(server.port, seconds=60) as client:
+                assert client.post("/v1/topics/long/jobs", {"id": "a", "body": "x", "delay": "1h",
+                                                            "if_exists": "replace"}).status in (200, 201)
+                for number in range(3):
+                    body = large_body(number).decode()
+                    assert client.request("PATCH", "/v1/jobs/a", {"body": body}).status == 200
+                assert client.get("/v1/jobs/a").json()["body"] == body
+        turns_stay_short(server, play)
+        server.kill()
+        server.start()
+        turns_stay_short(server, play)
+
+
 def test_a_batch_of_large_jobs(server):
     jobs = [{"body": "x" * 1_000_000}] * 7
 
@@ -246,6 +263,18 @@ def test_a_batch_of_large_jobs(server):
             for _ in range(3):
                 assert client.post("/v1/topics/batch/jobs", jobs).json()["failed"] == 0
     turns_stay_short(server, play)
+
+
+def test_a_batch_of_long_bodies(laterd):
+    """The worker reads its items, and each is stored before the next one is submitted."""
+    bodies = [(b"%08d" % number).decode() * (2 << 20) for number in range(3)]
+    with laterd(LARGE) as server, Client(server.port, seconds=60) as client:
+        def play():
+            jobs = [{"id": str(number), "body": body, "if_exists": "replace"} for number, body in enumerate(bodies)]
+            assert client.post("/v1/topics/batch/jobs", jobs).json()["failed"] == 0
+            for number, body in enumerate(bodies):
+                assert client.get(f"/v1/jobs/{number}").json()["body"] == body
+        turns_stay_short(server, play)
 
 
 def test_peek_delayed_again_and_again(server):

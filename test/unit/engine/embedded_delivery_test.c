@@ -137,6 +137,40 @@ static void a_new_body_keeps_the_properties(void **state)
     }
 }
 
+/* A new body that lies in memory of its own is not copied in the turn: while it waits for the
+   properties, and when it is written. */
+static void a_large_new_body_is_taken_over(void **state)
+{
+    enum { LARGE_BYTES = 300 * 1024 };
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) { /* at hand; to be read; and its client goes meanwhile */
+        struct buf body = {0}, expected = {0};
+        for (unsigned i = 0; i < LARGE_BYTES; i++)
+            buf_add_char(&expected, (char)('a' + i % 23));
+        buf_add_bytes(&body, buf_bytes(&expected));
+        struct cmd change = {.kind = CMD_RESCHEDULE,
+                             .job = {.ref.id = BYTES("j"),
+                                     .has_body = true,
+                                     .content_type = BYTES("text/plain"),
+                                     .body = buf_bytes(&body),
+                                     .memory = &body}};
+        delivery_bed_open(&bed, true, 4);
+        push_delayed("j", BYTES("target"), BYTES("body"));
+        delivery_restart(&bed, DELIVERY_KILL);
+        sim_disk_cold(bed.disk, kind > 0);
+        assert_false(delivery_submit(&bed, &change, 0));
+        assert_null(body.at);
+        if (kind == 2)
+            bed.engine->verbs->cancel(bed.engine, &bed.ticket);
+        delivery_settle(&bed, 20);
+        assert_int_equal(bed.answer.came, kind < 2);
+        assert_int_equal(of_job(CMD_GET, "j"), OK);
+        expect_shown(BYTES("target"), buf_bytes(&expected)); /* in any case */
+        buf_fini(&expected);
+        delivery_bed_close(&bed);
+    }
+}
+
 /* While the properties are being read the job is replaced, deleted, or its client goes. */
 static void a_new_body_that_waits_meets_what_has_happened_meanwhile(void **state)
 {
@@ -665,6 +699,7 @@ int main(void)
         cmocka_unit_test(p8_properties_above_their_limit_are_refused),
         cmocka_unit_test(p2_properties_outlive_restarts_and_relocation),
         cmocka_unit_test(a_new_body_keeps_the_properties),
+        cmocka_unit_test(a_large_new_body_is_taken_over),
         cmocka_unit_test(a_new_body_that_waits_meets_what_has_happened_meanwhile),
         cmocka_unit_test(p7_a_new_body_that_waits_when_the_engine_ends_has_failed),
         cmocka_unit_test(settings_have_a_version_that_can_be_asked_for),

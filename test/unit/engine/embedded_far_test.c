@@ -169,6 +169,38 @@ static void a_far_job_gets_another_due_time_priority_and_body(void **state)
     }
 }
 
+/* A body that lies in memory of its own is not copied when the command has to wait. */
+static void a_body_that_waits_for_a_far_job_is_taken_over(void **state)
+{
+    (void)state;
+    char id[32];
+    for (int pushes = 0; pushes < 2; pushes++) {
+        struct buf body = {0};
+        buf_add_str(&body, pushes ? "pushed" : "rewritten");
+        struct cmd push = {.kind = CMD_PUSH,
+                           .push = {.id = id_of(33, id),
+                                    .topic = BYTES("t"),
+                                    .due_us = START_US + 9 * HOUR_US,
+                                    .ttr_us = SECOND_US,
+                                    .if_exists = IF_EXISTS_REPLACE,
+                                    .body = buf_bytes(&body),
+                                    .memory = &body}};
+        struct cmd rewrite = {.kind = CMD_RESCHEDULE,
+                              .job = {.ref.id = id_of(33, id),
+                                      .has_body = true,
+                                      .body = buf_bytes(&body),
+                                      .memory = &body}};
+        restart(); /* it is far, and nothing of it is in memory */
+        grow_log();
+        sim_disk_cold(bed.disk, true);
+        assert_int_equal(ask(pushes ? &push : &rewrite), OK);
+        assert_null(body.at);
+        assert_int_equal(ask_job(CMD_GET, 33), OK);
+        assert_string_equal(bed.answer.body, pushes ? "pushed" : "rewritten");
+        sim_disk_cold(bed.disk, false);
+    }
+}
+
 static void p5_an_id_that_a_far_job_has_is_taken(void **state)
 {
     (void)state;
@@ -649,6 +681,7 @@ int main(void)
         TEST(a_far_job_runs_now_and_keeps_what_it_has),
         TEST(a_far_job_is_reserved_by_its_name),
         TEST(a_far_job_gets_another_due_time_priority_and_body),
+        TEST(a_body_that_waits_for_a_far_job_is_taken_over),
         TEST(p5_an_id_that_a_far_job_has_is_taken),
         TEST(two_commands_on_one_far_job_do_not_lose_each_other),
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),

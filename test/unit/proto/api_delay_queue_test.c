@@ -57,6 +57,7 @@ static void refusals_come_in_the_originals_words_and_order(void **state)
         {"/push", "{\"delay\":1e3}", "解析json失败"},
         {"/push", "{\"ttr\":9223372036854775808}", "解析json失败"},
         {"/push", "{\"body\":{}}", "解析json失败"},
+        {"/push", "{\"body\":\"\xb9\xfa\"}", "解析json失败"}, /* GBK */
         {"/push", "null", "job id不能为空"},
         {"/push", "{}", "job id不能为空"},
         {"/push", "{\"id\":null}", "job id不能为空"},
