@@ -606,6 +606,11 @@ uint64_t script_settings_mark(const struct bytes *parts, uint32_t count)
                                                         : (uint64_t)SCRIPT_FOREVER;
 }
 
+uint64_t script_resync_looked(const struct bytes *parts, uint32_t count)
+{
+    return count && parts[0].len == SCRIPT_ANSWER_BYTES ? get_u64(parts[0].at + 8) : 0;
+}
+
 bool script_journal_behind(const struct bytes *parts, uint32_t count)
 {
     return count && parts[0].len == SCRIPT_ANSWER_BYTES && get_u8(parts[0].at + 1) != 0;
