@@ -291,6 +291,38 @@ static void p2_more_reserved_jobs_than_one_call_can_count_are_counted(void **sta
     assert_in_range(most_work, 1, WORK_MAX);
 }
 
+static enum err push_one(uint64_t *out_seq)
+{
+    struct script_answer answer = push("t", 1);
+    *out_seq = answer.seq;
+    return answer.err;
+}
+
+/* They are in no count of jobs that were pushed, and counted when they end. */
+static void p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes(void **state)
+{
+    enum { MOST = 20, BEFORE = 15 };
+    uint64_t before[BEFORE], seq;
+    (void)state;
+    spaces[0].jobs_max = MOST;
+    for (unsigned i = 0; i < BEFORE; i++)
+        assert_int_equal(push_one(&before[i]), OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    (void)rebuild_the_rest(0);
+    assert_int_equal(reserve(0, "t", BEFORE, false).count, BEFORE);
+    for (unsigned i = 0; i < BEFORE; i++)
+        finish(before[i]);
+    for (unsigned i = 0; i < 3 * MOST; i++) {
+        assert_int_equal(push_one(&seq), OK);
+        assert_int_equal(reserve(0, "t", 1, false).count, 1);
+        finish(seq);
+    }
+    for (unsigned i = 0; i < MOST; i++)
+        assert_int_equal(push_one(&seq), OK);
+    assert_int_equal(push_one(&seq), ERR_JOBS_LIMIT);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -303,6 +335,7 @@ int main(void)
         STARTED(nobody_sees_what_says_that_a_set_is_being_put_back),
         STARTED(the_hash_may_be_lost_while_a_set_is_put_back),
         STARTED(p2_more_reserved_jobs_than_one_call_can_count_are_counted),
+        STARTED(p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
