@@ -323,6 +323,79 @@ static void p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes(void *
     assert_int_equal(push_one(&seq), ERR_JOBS_LIMIT);
 }
 
+static uint64_t push_named(const char *id, int64_t ttr_us, uint32_t body_bytes)
+{
+    static char body[2000];
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(id),
+                               .topic = BYTES("t"),
+                               .due_us = 1,
+                               .ttr_us = ttr_us,
+                               .retry_us = &HOUR_US,
+                               .retry_count = 1,
+                               .body = bytes_of(body, body_bytes)}};
+    script_encode(&request, &spaces[0], &call, &cmd);
+    struct script_answer answer = ask(0);
+    assert_int_equal(answer.err, OK);
+    assert_false(answer.kept || answer.replaced);
+    return answer.seq;
+}
+
+/* Of the only job that is ready. */
+static struct script_head reserve_one(struct arena *arena)
+{
+    struct script_head head;
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    assert_int_equal(script_read_head(&spaces[0], parts[1], true, now_us, arena, &head), OK);
+    assert_int_equal(script_read_content(&head), OK);
+    return head;
+}
+
+/* Consumers end jobs by the id that they were shown: each of the two can be ended, in any order. A
+ * job's record has one of three forms. */
+static void an_id_that_is_used_again_before_it_was_put_back_names_one_job(void **state)
+{
+    static const struct {
+        int64_t ttr_us;
+        uint32_t body_bytes;
+    } forms[] = {{SECOND_US, 10}, {SECOND_US + 1, 10}, {SECOND_US, 2000}};
+    struct arena arena = {0};
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof(forms) / sizeof(forms[0]); i++) {
+        uint64_t seqs[2], older;
+        unsigned form = i / 2, newer_first = i % 2;
+        older = push_named("x", forms[form].ttr_us, forms[form].body_bytes);
+        (void)REDIS("DEL", "{laterd:0}:h");
+        now_us += SECOND_US;
+        assert_true(open_as(0, 256).lost);
+        assert_true(push_named("x", HOUR_US, 0) > older);
+        (void)rebuild_the_rest(0);
+        rebuild_all(); /* once more, which changes nothing */
+        struct script_head heads[2] = {reserve_one(&arena)};
+        heads[1] = reserve_one(&arena);
+        assert_int_equal(heads[0].view.ref.seq, older);
+        assert_int_equal(heads[0].view.ref.id.len, 0);
+        assert_int_equal(heads[0].view.body_len, forms[form].body_bytes);
+        assert_int_equal(heads[0].view.ttr_us, forms[form].ttr_us);
+        assert_int_equal(heads[0].view.retry_us[0], HOUR_US);
+        for (unsigned n = 0; n < 2; n++) {
+            const struct job_view *job = &heads[n ^ newer_first].view;
+            struct script_call call = next_call();
+            struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref = job->ref, .lease = job->lease}};
+            if (job->ref.seq != older)
+                cmd.job.ref = (struct job_ref){.id = BYTES("x")};
+            script_encode(&request, &spaces[0], &call, &cmd);
+            struct script_answer answer = ask(0);
+            assert_int_equal(answer.err, OK);
+            seqs[n] = answer.seq;
+        }
+        assert_int_not_equal(seqs[0], seqs[1]);
+        assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "ix"), 0);
+    }
+    arena_fini(&arena);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -336,6 +409,7 @@ int main(void)
         STARTED(the_hash_may_be_lost_while_a_set_is_put_back),
         STARTED(p2_more_reserved_jobs_than_one_call_can_count_are_counted),
         STARTED(p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes),
+        STARTED(an_id_that_is_used_again_before_it_was_put_back_names_one_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,13 +44,26 @@ local function restore_reserved_count(job)
     end
 end
 
+-- While ids are missing, because the hash was lost, a job of the same id may be pushed. If both had
+-- it, the end of one would take it from the other, which nobody could end by its id then, and which
+-- would come again for ever. So the older job continues without an id: its number is its name.
+local function restore_id(job)
+    local field = 'i' .. id_of(job)
+    local named = call('HGET', hash, field)
+    if named == job.name then return end
+    if named and call('HEXISTS', bucket_of(named), named) == 1 then
+        call('HSET', bucket_of(job.name), job.name, sub(job.record, 1, 1) .. '\0' ..
+            sub(job.record, 3, job.id_at - 1) .. sub(job.record, job.waits_at))
+    else
+        call('HSET', hash, field, job.name)
+    end
+end
+
 local function restore_members(job)
     local at = place_of(job)
     call('ZADD', order, 0, 't' .. job.topic)
     restore_counts(job.topic)
-    if job.id_len > 0 and not call('HGET', hash, 'i' .. id_of(job)) then
-        call('HSET', hash, 'i' .. id_of(job), job.name)
-    end
+    if job.id_len > 0 then restore_id(job) end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
         restore_reserved_count(job)
