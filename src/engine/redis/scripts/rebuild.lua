@@ -46,7 +46,7 @@ end
 
 -- While ids are missing, because the hash was lost, a job of the same id may be pushed. If both had
 -- it, the end of one would take it from the other, which nobody could end by its id then, and which
--- would come again for ever. So the older job continues without an id: its number is its name.
+-- would come again and again. So the older job continues without an id: its number is its name.
 local function restore_id(job)
     local field = 'i' .. id_of(job)
     local named = call('HGET', hash, field)
@@ -141,7 +141,7 @@ local function handle_field(field)
         fetch(sub(field, 2))
     elseif kind == 'd' and #field % 8 == 1 then -- of a daemon, or of block_older_daemons() in open.lua
         call('ZADD', order, 0, field)
-    elseif sub(field, 1, 2) == '#p' then
+    elseif sub(field, 1, 2) == '#p' or sub(field, 1, 2) == '#u' then -- it had jobs, or was paused
         call('ZADD', order, 0, 't' .. sub(field, 3))
     end
 end
