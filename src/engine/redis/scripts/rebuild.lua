@@ -59,8 +59,10 @@ local function restore_id(job)
     end
 end
 
+local newest = 0 -- of the numbers and leases of the jobs that were looked at
 local function restore_members(job)
     local at = place_of(job)
+    newest = math.max(newest, job.seq, job.lease)
     call('ZADD', order, 0, 't' .. job.topic)
     restore_counts(job.topic)
     if job.id_len > 0 then restore_id(job) end
@@ -174,6 +176,11 @@ while left > 0 and not done do
         if bucket == 0 then call('HDEL', hash, 'x') end
         done = bucket > BUCKETS or ARGV[4] == 'c'
     end
+end
+-- The last number was lost with the hash, and numbers may be ahead of the clock: none is given twice.
+local last, pushed, partitions, promote_at = state_of_all()
+if newest > last then
+    call('HSET', hash, 'p', pack('<I8I8I8I7', newest, pushed, partitions, promote_at))
 end
 if last_lease >= 0 and not gap and ARGV[4] ~= 'c' then
     local begun = cursor == '0' and bucket or bucket + 1
