@@ -20,7 +20,7 @@ static struct listing listing_of(const struct fanout *fanout)
 
 /* The cursor's place, in the form of scripts/job.lua, in a set that has the jobs of a topic side by
  * side. */
-static void add_cursor_place(const struct fanout *fanout, uint32_t partition, struct buf *out)
+static void add_cursor_place(const struct fanout *fanout, struct buf *out)
 {
     static const char letters[JOB_STATES] = {
         [JOB_DELAYED] = 'w', [JOB_READY] = 'r', [JOB_BURIED] = 'b'};
@@ -30,8 +30,7 @@ static void add_cursor_place(const struct fanout *fanout, uint32_t partition, st
     buf_add_char(out, (char)topic.len);
     buf_add_bytes(out, topic);
     if (fanout->state == JOB_DELAYED) {
-        int64_t due_us = script_time_in(fanout->space, partition, after->first);
-        fanout_add_big_endian(out, (uint64_t)due_us, 8);
+        fanout_add_big_endian(out, (uint64_t)after->first, 8);
         fanout_add_big_endian(out, (uint64_t)after->second, 4);
     } else if (fanout->state == JOB_READY) {
         fanout_add_big_endian(out, (uint64_t)after->first, 4);
@@ -61,7 +60,7 @@ enum err fanout_begin_at_cursor(struct fanout *fanout, struct bytes cursor)
             buf_add_i64(from, after->first);
             buf_add_char(from, ' ');
         } else {
-            add_cursor_place(fanout, i, from);
+            add_cursor_place(fanout, from);
         }
     }
     return OK;
@@ -104,15 +103,17 @@ static int order_of(const struct fanout *fanout, const struct ordered *a, const 
 
 /*
  * Delayed jobs by due time and priority, ready ones as they would be taken, reserved ones by the
- * end of their ttr, buried ones by the time of their burial. Only due times are converted to this
- * daemon's clock, since clients see them. The cursor has the last job's `first`, `second` and
- * number.
+ * end of their ttr, buried ones by the time of their burial. All by the clocks of their partitions:
+ * a page may be continued by another daemon, or later, with another estimate of how far these are
+ * ahead, and a cursor that was converted by the one and back by the other would leave jobs out.
+ * (So where a cluster's servers differ, clients may see due times out of order by the difference.)
+ * The cursor has the last job's `first`, `second` and number.
  */
 static struct ordered ordered_of(const struct fanout *fanout, const struct script_head *head)
 {
     struct ordered ordered = {.first = head->since_us, .view = head->view};
     if (fanout->state == JOB_DELAYED) {
-        ordered.first = head->view.due_us;
+        ordered.first = head->due_us;
         ordered.second = head->view.priority;
     } else if (fanout->state == JOB_READY) {
         ordered.first = head->view.priority;

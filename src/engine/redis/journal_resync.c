@@ -190,16 +190,16 @@ static void jobs_entered(struct resync_stream *stream, const struct script_answe
             all->feed->options.loop->now_us + (answer->more ? AGAIN_US / 10 : 0);
 }
 
-static void rows_entered(struct resync_stream *stream, const struct script_answer *answer)
+static void rows_entered(struct resync_stream *stream, const struct script_answer *answer,
+                         uint64_t looked)
 {
     struct redis_resync *all = stream->owner;
-    int64_t looked = answer->next_us;
     size_t bytes = 0;
-    if (looked < 0 || looked > stream->call_ids)
+    if (looked > stream->call_ids)
         return;
-    for (int64_t i = 0; i < looked; i++) {
+    for (size_t i = 0; i < looked; i++) {
         uint32_t len;
-        memcpy(&len, stream->lengths.at + (size_t)i * sizeof(len), sizeof(len));
+        memcpy(&len, stream->lengths.at + i * sizeof(len), sizeof(len));
         bytes += len;
     }
     drop_front(&stream->ids, bytes);
@@ -238,7 +238,7 @@ static void answered(void *owner, struct script_request *request, enum err err,
     stream->failing = false;
     stream->target = answer.seq;
     if (stream->asks_rows)
-        rows_entered(stream, &answer);
+        rows_entered(stream, &answer, script_resync_looked(parts, count));
     else
         jobs_entered(stream, &answer, parts[1]);
     step_stream(stream);

@@ -350,7 +350,7 @@ void script_encode_restore(struct buf *out, const struct script_space *space,
 /*
  * For a resync of the journal (scripts/resync.lua): makes entries with the present state of jobs,
  * from a position on; or, for `ids`, entries that no such jobs exist. The answer: state (0: there
- * is no journal here), count (entries made), next_us (how many of the ids were handled), more, seq
+ * is no journal here), count (entries made), script_resync_looked(), more, seq
  * (the last entry); second part: the position to continue at.
  */
 struct script_resync {

@@ -92,6 +92,9 @@ struct bytes script_settings_of(const struct script_settings *page, uint32_t i,
 /* In the answer to a heartbeat: the number of changes of settings; SCRIPT_FOREVER: not known. In
  * that to a change: the last version that was given. */
 uint64_t script_settings_mark(const struct bytes *parts, uint32_t count);
+/* In the answer to a resync of ids: how many of them were looked at. It stands where others have a
+ * time, but is none: script_answer::next_us would have moved it by the difference of the clocks. */
+uint64_t script_resync_looked(const struct bytes *parts, uint32_t count);
 /* In the answer to a heartbeat: are pushes refused in some partition, because the journal is too
  * far behind? */
 bool script_journal_behind(const struct bytes *parts, uint32_t count);

@@ -35,6 +35,7 @@ struct script_head {
                                 the answer */
     struct bytes last_note, notes; /* in the format of scripts/record.lua; or empty */
     enum ready_order order;
+    int64_t due_us;   /* view.due_us by Redis' clock */
     int64_t rank_us;  /* rank among the ready jobs */
     int64_t since_us; /* BURIED: since when; RESERVED: until when */
 };

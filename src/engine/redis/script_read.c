@@ -213,6 +213,7 @@ static enum err apply_head(const struct script_space *space, uint32_t partition,
     view->counts.buries = get_u16(at + JOB_HEAD_BURIES);
     view->counts.kicks = get_u16(at + JOB_HEAD_KICKS);
     head->since_us = (int64_t)until_us;
+    head->due_us = (int64_t)due_us;
     if (!(get_u8(at + JOB_HEAD_FLAGS) & SCRIPT_ARRIVAL))
         head->rank_us = (int64_t)due_us;
     return OK;
@@ -319,6 +320,7 @@ static enum err read_head(const struct script_space *space, struct job_text text
         .last_note = front.last_note,
         .notes = front.notes,
         .order = record.form & JOB_IN_ARRIVAL ? ORDER_ARRIVAL : ORDER_DUE,
+        .due_us = due_us,
         .rank_us = record.form & JOB_IN_ARRIVAL ? created_us : due_us,
         .view =
             {
@@ -604,6 +606,11 @@ uint64_t script_settings_mark(const struct bytes *parts, uint32_t count)
 {
     return count && parts[0].len == SCRIPT_ANSWER_BYTES ? get_u64(parts[0].at + 8)
                                                         : (uint64_t)SCRIPT_FOREVER;
+}
+
+uint64_t script_resync_looked(const struct bytes *parts, uint32_t count)
+{
+    return count && parts[0].len == SCRIPT_ANSWER_BYTES ? get_u64(parts[0].at + 8) : 0;
 }
 
 bool script_journal_behind(const struct bytes *parts, uint32_t count)

@@ -57,6 +57,55 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
     fanout_free(fanout, NULL);
 }
 
+/* The next page is another daemon's, whose estimate of the partitions' clocks is another: it begins
+ * exactly behind the job with which the first one ended. */
+static void a_page_goes_on_where_the_last_one_ended_whatever_the_clocks_show(void **state)
+{
+    static const int64_t ahead_us[2][4] = {{70000, 70030, 70090, 70010},
+                                           {70020, 70050, 70000, 70070}};
+    struct cmd cmd = {.kind = CMD_LIST,
+                      .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3}};
+    char room[CURSOR_BYTES];
+    (void)state;
+    memcpy(space.ahead_us, ahead_us[0], sizeof(ahead_us[0]));
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    (void)ask_all(fanout);
+    for (uint32_t i = 0; i < 4; i++) {
+        char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM];
+        struct bytes parts[] = {
+            first_part(first, 0, 0, 1),
+            BYTES(""),
+            job_part(one, (struct head){JOB_DELAYED, 4 + i, 2000000, BYTES("")}),
+        };
+        assert_int_equal(fanout_take(fanout, i, parts, 3), OK);
+    }
+    struct reply reply;
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(reply.jobs[i].ref.seq, 4 + i);
+        assert_int_equal(reply.jobs[i].due_us, 2000000 - ahead_us[0][i]);
+    }
+    memcpy(room, reply.cursor.at, CURSOR_BYTES);
+    fanout_free(fanout, NULL);
+    memcpy(space.ahead_us, ahead_us[1], sizeof(ahead_us[1]));
+    cmd.topic.cursor = bytes_of(room, CURSOR_BYTES);
+    fanout = fanout_new(&space, &cmd);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct buf out = {0};
+        fanout_encode(fanout, &out, &(struct script_call){.partition = i, .number = 1});
+        struct args args = args_of(&out);
+        assert_bytes(argv(&args, 5),
+                     BYTES("w\1t\0\0\0\0\0\x1e\x84\x80\0\0\0\5\0\0\0\0\0\0\0\6\xff"));
+        buf_fini(&out);
+    }
+    struct bytes none[] = {BYTES(""), BYTES("")};
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(fanout_take(fanout, i, none, 2), ERR_CORRUPT); /* it ends here */
+    fanout_free(fanout, NULL);
+    memset(space.ahead_us, 0, sizeof(ahead_us[1]));
+}
+
 /* Where a page of jobs in that state begins, in partition 0, behind (backwards: before) the job 7
    at 5 and 6. */
 static void assert_begins(enum job_state state, bool backwards, struct bytes place,
@@ -643,6 +692,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_holds_the_soonest_of_all_partitions),
         cmocka_unit_test(a_page_begins_in_the_place_where_the_last_one_ended),
+        cmocka_unit_test(a_page_goes_on_where_the_last_one_ended_whatever_the_clocks_show),
         cmocka_unit_test(a_cursor_of_another_listing_is_refused_and_nobody_is_asked),
         cmocka_unit_test(a_partition_goes_on_while_jobs_of_one_instant_may_be_missing),
         cmocka_unit_test(counts_are_added_up),

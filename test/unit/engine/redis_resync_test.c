@@ -122,19 +122,29 @@ static void ignore(void *owner, struct script_request *call, enum err err,
     (void)count;
 }
 
-/* All jobs of the partition have entries, by the answer to the call under way. */
-static void answer(struct resync_bed *bed, uint32_t partition)
+/* The last call to the partition; NULL: there is none, or it was answered. */
+static struct script_request *call_to(struct resync_bed *bed, uint32_t partition)
 {
     struct list *calls = &bed->calls.calls.partitions[partition].calls;
     struct script_request *call = LIST_ENTRY(calls->prev, struct script_request, place);
+    return list_empty(calls) || call->done == ignore ? NULL : call;
+}
+
+/* Answers it: all jobs of the partition have entries, or one that a row's job is not there. */
+static void answer(struct resync_bed *bed, uint32_t partition, uint64_t looked)
+{
+    struct script_request *call = call_to(bed, partition);
     char head[SCRIPT_ANSWER_BYTES] = {0};
     put_u8(head + 1, THERE);
     put_u32(head + 4, 1);
+    put_u64(head + 8, looked);
     put_u64(head + 24, (uint64_t)bed->calls.loop.now_us);
     struct bytes parts[] = {bytes_of(head, sizeof(head)), BYTES("0 0")};
-    assert_false(list_empty(calls));
-    call->done(call->owner, call, OK, parts, 2);
+    assert_non_null(call);
+    void (*done)(void *owner, struct script_request *of, enum err err, const struct bytes *at,
+                 uint32_t count) = call->done;
     call->done = ignore; /* its time will be up */
+    done(call->owner, call, OK, parts, 2);
 }
 
 static struct resync_status status_at(struct resync_bed *bed, int64_t now_us)
@@ -155,7 +165,7 @@ static void a_call_that_fails_after_a_long_rest_is_tried_again(void **state)
     assert_int_equal(redis_resync_begin(bed->feed.resync, &why), OK);
     assert_int_equal(status_at(bed, now_us).step, RESYNC_STEP_JOBS);
     for (uint32_t i = 0; i < PARTITIONS; i++)
-        answer(bed, i);
+        answer(bed, i, 0);
     assert_int_equal(status_at(bed, ++now_us).step, RESYNC_STEP_ROWS);
     now_us += 100 * (int64_t)SECOND_US;
     (void)status_at(bed, now_us);
@@ -175,10 +185,40 @@ static void a_call_that_fails_after_a_long_rest_is_tried_again(void **state)
     assert_non_null(strstr(status.why, "Redis does not answer"));
 }
 
+/* Each id is looked up once. It was again and again, with an entry each time, while Redis' clock
+ * was not ours: the number of ids was read as a time. */
+static void ids_are_looked_up_once_whatever_the_clocks_show(void **state)
+{
+    struct resync_bed *bed = *state;
+    static const int64_t ahead_us[] = {0, SECOND_US, -SECOND_US};
+    const char *why;
+    int64_t now_us = 10 * (int64_t)SECOND_US;
+    for (size_t n = 0; n < sizeof(ahead_us) / sizeof(ahead_us[0]); n++) {
+        for (uint32_t i = 0; i < PARTITIONS; i++)
+            bed->calls.space.ahead_us[i] = ahead_us[n];
+        assert_int_equal(redis_resync_begin(bed->feed.resync, &why), OK);
+        (void)status_at(bed, ++now_us);
+        for (uint32_t i = 0; i < PARTITIONS; i++)
+            answer(bed, i, 0);
+        (void)status_at(bed, ++now_us);
+        has_row = true;
+        reader->arrived(reader);
+        (void)status_at(bed, ++now_us); /* asks for the row's job */
+        uint32_t asked = call_to(bed, 0) ? 0 : 1;
+        answer(bed, asked, 1);
+        assert_int_equal(status_at(bed, ++now_us).closed, 1);
+        assert_null(call_to(bed, asked));
+        redis_resync_closed(bed->feed.resync, false);
+        now_us += 2 * TIMEOUT_US;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_call_that_fails_after_a_long_rest_is_tried_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(ids_are_looked_up_once_whatever_the_clocks_show, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -291,6 +291,159 @@ static void p2_more_reserved_jobs_than_one_call_can_count_are_counted(void **sta
     assert_in_range(most_work, 1, WORK_MAX);
 }
 
+static enum err push_one(uint64_t *out_seq)
+{
+    struct script_answer answer = push("t", 1);
+    *out_seq = answer.seq;
+    return answer.err;
+}
+
+/* They are in no count of jobs that were pushed, and counted when they end. */
+static void p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes(void **state)
+{
+    enum { MOST = 20, BEFORE = 15 };
+    uint64_t before[BEFORE], seq;
+    (void)state;
+    spaces[0].jobs_max = MOST;
+    for (unsigned i = 0; i < BEFORE; i++)
+        assert_int_equal(push_one(&before[i]), OK);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    (void)rebuild_the_rest(0);
+    assert_int_equal(reserve(0, "t", BEFORE, false).count, BEFORE);
+    for (unsigned i = 0; i < BEFORE; i++)
+        finish(before[i]);
+    for (unsigned i = 0; i < 3 * MOST; i++) {
+        assert_int_equal(push_one(&seq), OK);
+        assert_int_equal(reserve(0, "t", 1, false).count, 1);
+        finish(seq);
+    }
+    for (unsigned i = 0; i < MOST; i++)
+        assert_int_equal(push_one(&seq), OK);
+    assert_int_equal(push_one(&seq), ERR_JOBS_LIMIT);
+}
+
+/* They are, for minutes after Redis has started; the daemon that opens the partition then may never
+ * have seen one. A number that is given twice would overwrite a job. */
+static void p2_numbers_ahead_of_the_clock_are_given_once_though_the_hash_is_lost(void **state)
+{
+    (void)state;
+    restart();
+    uint64_t older = push_for_hours(1);
+    now_us += SECOND_US;
+    assert_true(older > (uint64_t)now_us);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    assert_true(push_for_hours(1) > older);
+    for (unsigned i = 0; i < 3; i++) { /* they are further ahead than one start makes them */
+        now_us += SECOND_US;
+        restart();
+    }
+    older = push_for_hours(1);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    assert_true(open_as(0, 256).lost);
+    (void)rebuild_the_rest(0);
+    assert_true(push_for_hours(1) > older);
+}
+
+static uint64_t push_named(const char *id, int64_t ttr_us, uint32_t body_bytes)
+{
+    static char body[2000];
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(id),
+                               .topic = BYTES("t"),
+                               .due_us = 1,
+                               .ttr_us = ttr_us,
+                               .retry_us = &HOUR_US,
+                               .retry_count = 1,
+                               .body = bytes_of(body, body_bytes)}};
+    script_encode(&request, &spaces[0], &call, &cmd);
+    struct script_answer answer = ask(0);
+    assert_int_equal(answer.err, OK);
+    assert_false(answer.kept || answer.replaced);
+    return answer.seq;
+}
+
+/* Of the only job that is ready. */
+static struct script_head reserve_one(struct arena *arena)
+{
+    struct script_head head;
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    assert_int_equal(script_read_head(&spaces[0], parts[1], true, now_us, arena, &head), OK);
+    assert_int_equal(script_read_content(&head), OK);
+    return head;
+}
+
+/* Consumers end jobs by the id that they were shown: each of the two can be ended, in any order. A
+ * job's record has one of three forms. */
+static void an_id_that_is_used_again_before_it_was_put_back_names_one_job(void **state)
+{
+    static const struct {
+        int64_t ttr_us;
+        uint32_t body_bytes;
+    } forms[] = {{SECOND_US, 10}, {SECOND_US + 1, 10}, {SECOND_US, 2000}};
+    struct arena arena = {0};
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof(forms) / sizeof(forms[0]); i++) {
+        uint64_t seqs[2], older;
+        unsigned form = i / 2, newer_first = i % 2;
+        older = push_named("x", forms[form].ttr_us, forms[form].body_bytes);
+        (void)REDIS("DEL", "{laterd:0}:h");
+        now_us += SECOND_US;
+        assert_true(open_as(0, 256).lost);
+        assert_true(push_named("x", HOUR_US, 0) > older);
+        (void)rebuild_the_rest(0);
+        rebuild_all(); /* once more, which changes nothing */
+        struct script_head heads[2] = {reserve_one(&arena)};
+        heads[1] = reserve_one(&arena);
+        assert_int_equal(heads[0].view.ref.seq, older);
+        assert_int_equal(heads[0].view.ref.id.len, 0);
+        assert_int_equal(heads[0].view.body_len, forms[form].body_bytes);
+        assert_int_equal(heads[0].view.ttr_us, forms[form].ttr_us);
+        assert_int_equal(heads[0].view.retry_us[0], HOUR_US);
+        for (unsigned n = 0; n < 2; n++) {
+            const struct job_view *job = &heads[n ^ newer_first].view;
+            struct script_call call = next_call();
+            struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref = job->ref, .lease = job->lease}};
+            if (job->ref.seq != older)
+                cmd.job.ref = (struct job_ref){.id = BYTES("x")};
+            script_encode(&request, &spaces[0], &call, &cmd);
+            struct script_answer answer = ask(0);
+            assert_int_equal(answer.err, OK);
+            seqs[n] = answer.seq;
+        }
+        assert_int_not_equal(seqs[0], seqs[1]);
+        assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "ix"), 0);
+    }
+    arena_fini(&arena);
+}
+
+static enum err pause_or_resume(const char *what, const char *topic, int64_t until_us)
+{
+    struct script_call call = next_call();
+    script_begin(&request, &spaces[0], &call, SCRIPT_TOPIC, 5);
+    script_add(&request, bytes_str(what));
+    script_add(&request, bytes_str(topic));
+    script_add_i64(&request, until_us);
+    script_add_i64(&request, 0);
+    script_add(&request, BYTES(""));
+    return ask(0).err;
+}
+
+/* Else nobody could end the pause before the topic's first job, which it then holds. */
+static void a_topic_that_was_made_by_its_pause_is_put_back(void **state)
+{
+    (void)state;
+    assert_int_equal(pause_or_resume("p", "later", now_us + HOUR_US), OK);
+    struct sizes before = push_jobs(BUCKET_US);
+    (void)REDIS("DEL", sets[2]);
+    (void)rebuild_the_rest(0);
+    assert_whole(before);
+    assert_int_equal(pause_or_resume("u", "never", 0), ERR_NOT_FOUND);
+    assert_int_equal(pause_or_resume("u", "later", 0), OK);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -303,6 +456,10 @@ int main(void)
         STARTED(nobody_sees_what_says_that_a_set_is_being_put_back),
         STARTED(the_hash_may_be_lost_while_a_set_is_put_back),
         STARTED(p2_more_reserved_jobs_than_one_call_can_count_are_counted),
+        STARTED(p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes),
+        STARTED(p2_numbers_ahead_of_the_clock_are_given_once_though_the_hash_is_lost),
+        STARTED(an_id_that_is_used_again_before_it_was_put_back_names_one_job),
+        STARTED(a_topic_that_was_made_by_its_pause_is_put_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

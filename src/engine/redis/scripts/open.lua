@@ -242,7 +242,9 @@ if lost then
     flags = flags + MISSED
 end
 local last = unpack_bytes('<I8', found[1])
-if restarted and (flags % 4 < REPLACED or seen > 0) then
+-- If only the hash was lost, there are jobs whose numbers may be ahead of the clock (see also
+-- rebuild.lua): one that is given again would overwrite such a job.
+if restarted and (flags % 4 < REPLACED or seen > 0 or counts_lost) then
     local more = tonumber(sub(redis.sha1hex(run), 1, 6), 16)
     seen = math.max(seen, last, held) + (SKIPPED + more) * partitions
     call('HSET', hash, 'y', run)

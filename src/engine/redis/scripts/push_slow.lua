@@ -41,7 +41,10 @@ if not old and pushed >= most then
     -- `pushed` counts all jobs ever pushed, field `g` those removed. Both are reduced by `g` here,
     -- so that the limit is reached, and `g` read, again only after as many more pushes.
     local gone = call('HGET', hash, 'g') or 0
+    -- Jobs from before the hash was lost are counted only when they end, so this may be below 0, which
+    -- would be stored as about 2^64, the end of all pushes (earlier builds did that).
     pushed = pushed - gone
+    if pushed < 0 or pushed > FOREVER then pushed = 0 end
     if pushed >= most then return refusal(header(JOBS_LIMIT, 0, 0, 0, now, 0, 0)) end
     call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, promote_at))
 end

@@ -44,13 +44,28 @@ local function restore_reserved_count(job)
     end
 end
 
+-- While ids are missing, because the hash was lost, a job of the same id may be pushed. If both had
+-- it, the end of one would take it from the other, which nobody could end by its id then, and which
+-- would come again and again. So the older job continues without an id: its number is its name.
+local function restore_id(job)
+    local field = 'i' .. id_of(job)
+    local named = call('HGET', hash, field)
+    if named == job.name then return end
+    if named and call('HEXISTS', bucket_of(named), named) == 1 then
+        call('HSET', bucket_of(job.name), job.name, sub(job.record, 1, 1) .. '\0' ..
+            sub(job.record, 3, job.id_at - 1) .. sub(job.record, job.waits_at))
+    else
+        call('HSET', hash, field, job.name)
+    end
+end
+
+local newest = 0 -- of the numbers and leases of the jobs that were looked at
 local function restore_members(job)
     local at = place_of(job)
+    newest = math.max(newest, job.seq, job.lease)
     call('ZADD', order, 0, 't' .. job.topic)
     restore_counts(job.topic)
-    if job.id_len > 0 and not call('HGET', hash, 'i' .. id_of(job)) then
-        call('HSET', hash, 'i' .. id_of(job), job.name)
-    end
+    if job.id_len > 0 then restore_id(job) end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
         restore_reserved_count(job)
@@ -128,7 +143,7 @@ local function handle_field(field)
         fetch(sub(field, 2))
     elseif kind == 'd' and #field % 8 == 1 then -- of a daemon, or of block_older_daemons() in open.lua
         call('ZADD', order, 0, field)
-    elseif sub(field, 1, 2) == '#p' then
+    elseif sub(field, 1, 2) == '#p' or sub(field, 1, 2) == '#u' then -- it had jobs, or was paused
         call('ZADD', order, 0, 't' .. sub(field, 3))
     end
 end
@@ -161,6 +176,11 @@ while left > 0 and not done do
         if bucket == 0 then call('HDEL', hash, 'x') end
         done = bucket > BUCKETS or ARGV[4] == 'c'
     end
+end
+-- The last number was lost with the hash, and numbers may be ahead of the clock: none is given twice.
+local last, pushed, partitions, promote_at = state_of_all()
+if newest > last then
+    call('HSET', hash, 'p', pack('<I8I8I8I7', newest, pushed, partitions, promote_at))
 end
 if last_lease >= 0 and not gap and ARGV[4] ~= 'c' then
     local begun = cursor == '0' and bucket or bucket + 1
