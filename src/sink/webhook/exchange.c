@@ -469,7 +469,7 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     const struct target_http *http = &delivery->target->http;
     struct secret_problem secret;
     answer_init(&exchange->answer, http, sender->options->response_bytes);
-    exchange->outcome = (struct outcome){.retry_after_us = -1};
+    exchange->outcome = (struct outcome){.untried = true, .retry_after_us = -1};
     struct transfer *transfer = transfer_take(sender);
     if (!transfer) {
         end_as(exchange, OUTCOME_UNSENT, "libcurl has no memory");
@@ -498,6 +498,7 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     } else if (set_files(transfer, exchange)) {
         set_request(transfer, delivery);
         exchange->transfer = transfer;
+        exchange->outcome.untried = false;
         atomic_fetch_add_explicit(&sender->counts->requests, 1, memory_order_relaxed);
         return true;
     }
@@ -545,6 +546,7 @@ static void explain_no_connection(struct transfer *transfer, struct exchange *ex
         explain(exchange,
                 "not allowed: the address is not public, and push.allow does not list it");
         exchange->outcome.unhealthy = false;
+        exchange->outcome.untried = true;
     } else {
         explain(exchange, "no connection%s%s", error ? ": " : "",
                 error ? strerror((int)error) : "");
