@@ -112,6 +112,8 @@ void jetstream_forget_pushes(struct nats *nats)
 
 /* ---- outcomes ---- */
 
+/* There is no stream; or it has no leader, as while its servers elect one, or have lost their
+   majority: that is an outage of this place, which costs attempts only until its breaker opens. */
 static void report_no_stream(struct nats *nats, struct broker_item *item)
 {
     char reason[OUTCOME_REASON_MAX];
@@ -119,9 +121,10 @@ static void report_no_stream(struct nats *nats, struct broker_item *item)
     (void)sink_fill(item->delivery->target->nats.subject, item->delivery, subject,
                     sizeof(subject)); /* it was */
     (void)snprintf(reason, sizeof(reason),
-                   "no stream takes the subject %.60s: nats stream add NAME --subjects %.60s",
+                   "no stream takes the subject %.60s: it has no leader now, or is missing (nats "
+                   "stream add NAME --subjects %.60s)",
                    subject, subject);
-    broker_finish(nats->thread, item, OUTCOME_FAILED, false, reason);
+    broker_finish(nats->thread, item, OUTCOME_FAILED, true, reason);
 }
 
 static void report(struct nats *nats, struct broker_item *item, natsStatus status, int code,

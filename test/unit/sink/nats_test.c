@@ -287,6 +287,7 @@ static void without_a_stream_it_fails_with_the_command_that_makes_one(void **sta
         skip();
     push(&sent, "msg_1");
     expect(&sent, OUTCOME_FAILED, "nats stream add NAME --subjects orders.paid");
+    assert_true(sent.unhealthy); /* one without a leader answers the same: the breaker counts it */
 }
 
 static void what_the_stream_refuses_has_a_reason(void **state)
