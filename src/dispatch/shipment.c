@@ -233,7 +233,8 @@ static void update_origin(struct shipment *shipment, struct origin *origin,
     struct pump *pump = shipment->pump;
     int64_t now_us = pump_now(pump);
     origin_ended(origin);
-    if (outcome->kind != OUTCOME_UNSENT || outcome->unhealthy) { /* it held its slot for long */
+    bool sent = outcome->kind != OUTCOME_UNSENT && !outcome->untried;
+    if (sent || outcome->unhealthy) { /* the latter, UNSENT: it held its slot for long */
         enum breaker_change change =
             origin_outcome(origin, outcome->unhealthy, now_us, pump->options.breaker_failures);
         origin_took(origin, outcome->took_us);

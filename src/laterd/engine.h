@@ -49,7 +49,8 @@ struct laterd_engine {
     bool stopped;                /* engine_stop() was called */
     bool standby;                /* `redis` does not serve yet: see engine_stand_by() */
     bool standby_logged;         /* standby_ready was logged */
-    int64_t standby_at_us;       /* after a failure: do not try again before this time */
+    int64_t standby_at_us;       /* after a failure: do not try again before this time … */
+    int64_t look_at_us;          /* … and when to look for another password meanwhile */
 };
 
 /* Checks the configuration without opening anything; the error is on standard error. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/time_us.h"
 #include "laterd/complain.h"
 #include "laterd/engine.h"
 #include "laterd/redis_login.h"
@@ -173,15 +174,15 @@ static enum err prepare(const struct command_line *line, const struct platform *
     const struct redis_secrets *now = &login->now;
     (void)snprintf(engine->label, sizeof(engine->label), "%s, process %d", platform->host,
                    (int)getpid());
+    login->loop = platform->loop;
+    login->changed = log_in_changed;
+    login->unread = log_in_unread;
+    login->owner = engine;
     if (now->url.tls && !engine->tls) {
         enum err err = make_tls(&line->config, &engine->tls, out_error);
         if (err)
             return err;
     }
-    login->loop = platform->loop;
-    login->changed = log_in_changed;
-    login->unread = log_in_unread;
-    login->owner = engine;
     *out_options = assemble_redis(&line->config, platform, &now->url, now->sentinel_password);
     out_options->tls = engine->tls;
     out_options->connection_ended = connection_ended;
@@ -237,7 +238,7 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
 
 /* ---- the standby of a laterd that waits to lead ---- */
 
-enum { STANDBY_AGAIN_US = 30 * 1000 * 1000 };
+enum { STANDBY_AGAIN_US = 30 * 1000 * 1000, LOOK_AGAIN_US = 2000 * 1000 };
 
 static void discard_standby(struct laterd_engine *engine, const char *why, int64_t now_us)
 {
@@ -248,6 +249,18 @@ static void discard_standby(struct laterd_engine *engine, const char *why, int64
     engine->redis = NULL;
     engine->standby = engine->standby_logged = false;
     engine->standby_at_us = now_us + STANDBY_AGAIN_US;
+    engine->look_at_us = now_us + LOOK_AGAIN_US;
+}
+
+/* There is none, until the time returned. Nothing connects meanwhile, so no connection that ends
+   has the files read again: perhaps the password that was refused is replaced there. */
+static int64_t wait_without_standby(struct laterd_engine *engine, int64_t now_us)
+{
+    if (engine->look_at_us <= now_us) {
+        engine->look_at_us = now_us + LOOK_AGAIN_US;
+        redis_login_again(engine->login);
+    }
+    return time_earlier(engine->look_at_us, engine->standby_at_us);
 }
 
 /* True: the queue has another number of partitions than was supposed. The standby was ended, and
@@ -285,7 +298,7 @@ int64_t engine_redis_stand_by(const struct command_line *line, const struct plat
     int64_t now_us = platform->loop->now_us;
     enum err err = OK;
     if (!engine->redis && now_us < engine->standby_at_us)
-        return engine->standby_at_us;
+        return wait_without_standby(engine, now_us);
     if (!engine->redis)
         err = make_standby(line, platform, engine, &error);
     if (!err)

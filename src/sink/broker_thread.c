@@ -269,6 +269,7 @@ static void report(struct broker_thread *thread, struct broker_item *item)
 {
     struct outcome outcome = {.kind = item->kind,
                               .unhealthy = item->unhealthy,
+                              .untried = item->kind == OUTCOME_REFUSED, /* it cannot be sent */
                               .retry_after_us = -1,
                               .took_us = broker_now_us() - item->begun_us,
                               .address = bytes_str(thread->name),

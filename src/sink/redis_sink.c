@@ -27,7 +27,8 @@
 enum {
     WINDOW_BYTES = 4 * 1024 * 1024, /* of commands whose replies are pending */
     EACH_BYTES = 512,               /* estimated size of a command's words and our headers */
-    TURN_MAX = 256,                 /* deliveries that are sent or ended in one turn */
+    TURN_MAX = 256,                 /* deliveries that are sent or ended in one turn, … */
+    TURN_BYTES = 512 * 1024,        /* … and bytes that are copied for them, besides the last */
     AGAIN_US = 20 * 1000,           /* before a slot that is moving is tried again */
     REST_US = 100 * 1000,           /* "not now" */
     REST_MAX_US = 5000 * 1000,
@@ -452,10 +453,14 @@ static void send_waiting(struct timer *timer)
     struct redis_sink *redis = LIST_ENTRY(timer, struct redis_sink, work);
     bool ready = is_ready(redis);
     unsigned left = TURN_MAX;
-    for (; !list_empty(&redis->waiting) && redis->sent_bytes < WINDOW_BYTES && left; left--) {
+    size_t bytes = 0;
+    while (!list_empty(&redis->waiting) && redis->sent_bytes < WINDOW_BYTES && left &&
+           bytes < TURN_BYTES) {
         struct push *push = LIST_ENTRY(redis->waiting.next, struct push, place);
         struct node *node = ready ? node_for(push) : NULL;
+        left--;
         if (node) {
+            bytes += push->bytes;
             send_to(push, node);
         } else if (ready) {
             put_off(push);
@@ -464,8 +469,8 @@ static void send_waiting(struct timer *timer)
             free_push(push);
         }
     }
-    if (!left && !list_empty(&redis->waiting))
-        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+    if ((!left || bytes >= TURN_BYTES) && !list_empty(&redis->waiting)) /* not in this turn */
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + 1);
     if (!redis->closing)
         topology_flush(&redis->topology);
     look_whether_ready(redis);

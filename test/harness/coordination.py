@@ -272,13 +272,13 @@ SERVICES = {"zookeeper": ZooKeeper, "mysql": MariaDb, "redis": RedisService}
 class Candidate:
     """One member_drive. `events` are its lines, split; `leads` and `holds` an epoch, or 0."""
 
-    def __init__(self, url, advertise="http://here", name="queue", timeout_ms=2000):
+    def __init__(self, url, advertise="http://here", name="queue", timeout_ms=2000, environment=None):
         self.events = []
         self.leads = self.holds = self.epoch = 0
         self.leader = ""
         self.process = subprocess.Popen([DRIVE, url, name, str(timeout_ms), advertise],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        stderr=subprocess.PIPE)
+                                        stderr=subprocess.PIPE, env={**os.environ, **(environment or {})})
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 

@@ -6,6 +6,7 @@
  *   slow.test      no answer for 20 s
  *   late.test      no answer for 1 s, and then it does not exist
  *   gone.test      does not exist
+ *   hangs.test     127.0.0.1, but no answer for 20 s while there is a file $NAMES_HANG
  *
  * Each call of time() is an hour later than the one before, so that no address is remembered.
  */
@@ -13,7 +14,9 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,10 +40,13 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     struct addrinfo *more;
     void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
     memcpy(&next, &symbol, sizeof(next));
-    if (name && strcmp(name, "slow.test") == 0) {
+    bool hangs = name && strcmp(name, "hangs.test") == 0;
+    if ((name && strcmp(name, "slow.test") == 0) || (hangs && access(getenv("NAMES_HANG"), F_OK) == 0)) {
         sleep(20);
         return EAI_AGAIN;
     }
+    if (hangs)
+        name = "127.0.0.1";
     if (name && strcmp(name, "late.test") == 0)
         sleep(1);
     if (name && (strcmp(name, "late.test") == 0 || strcmp(name, "gone.test") == 0))

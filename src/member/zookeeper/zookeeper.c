@@ -214,6 +214,9 @@ static void open_handle(struct zookeeper *zookeeper)
                         context, 0, drop_log_line);
     char text[MEMBER_WHY_MAX];
     if (zookeeper->handle) {
+        /* Else it looks the servers up each time that it wakes, on the thread that keeps the
+           session alive: a name server that hangs would end our term. -1: only to connect again. */
+        (void)zoo_set_servers_resolution_delay(zookeeper->handle, -1); /* it is a good value */
         (void)snprintf(text, sizeof(text), "ZooKeeper at %.160s has not answered yet",
                        zookeeper->url.hosts);
         set_why(zookeeper, text);

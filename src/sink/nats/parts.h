@@ -19,6 +19,7 @@
 enum {
     WINDOW_BYTES = 32 << 20, /* bytes of bodies that libnats holds, about */
     REST_MS = 200,           /* the first pause between two attempts to connect; then it doubles */
+    BUCKETS_LOG2 = 12,       /* of nats::by_message: 10,000 lost messages are 3 in each */
 };
 
 struct name_look_up;
@@ -35,7 +36,8 @@ struct nats {
     struct name_look_up *look_ups[BROKER_HOSTS_MAX]; /* NULL: none */
     bool left_out; /* libnats knows not all servers: a name was not answered in time */
     bool ready;
-    struct list pushes; // push::place, oldest first
+    struct list pushes;                         // push::place, oldest first
+    struct push *by_message[1 << BUCKETS_LOG2]; // push::alike: all of them, by hash
     size_t bytes;
     atomic_ullong duplicates; /* acknowledged, and the stream had them already */
     unsigned lost;            /* pushes without an item */
@@ -47,6 +49,7 @@ struct nats {
 
 struct push {
     struct list place;
+    struct push *alike;       /* the next one in its bucket */
     natsMsg *message;         /* libnats'; only compared */
     struct broker_item *item; /* NULL: its outcome was reported */
     size_t bytes;
@@ -87,7 +90,9 @@ void jetstream_forget_look_ups(struct nats *nats);
 /* jsOptions::PublishAsync.AckHandler: on a thread of libnats. */
 void jetstream_on_answer(jsCtx *stream, natsMsg *message, jsPubAck *ack, jsPubAckErr *error,
                          void *closure);
-/* Finishes the items that the stream has answered. */
+/* The item's message is libnats' from now on, until it is answered. O(1) */
+struct push *jetstream_add_push(struct nats *nats, struct broker_item *item, natsMsg *message);
+/* Finishes the items that the stream has answered. O(answers) */
 void jetstream_take_answers(struct nats *nats);
 /* Publishes what waits, as long as there is room in the window. */
 void jetstream_take_items(struct nats *nats);

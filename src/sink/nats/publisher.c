@@ -57,8 +57,47 @@ void jetstream_on_answer(jsCtx *stream, natsMsg *message, jsPubAck *ack, jsPubAc
         jetstream_wake(nats);
 }
 
+/* ---- messages under way ---- */
+
+/* Where the chain of its bucket begins. Multiplied by the golden ratio, whose product's high bits
+   depend on all bits of the address. */
+static struct push **bucket_of(struct nats *nats, const natsMsg *message)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)message * UINT64_C(0x9e3779b97f4a7c15);
+    return &nats->by_message[hash >> (64 - BUCKETS_LOG2)];
+}
+
+struct push *jetstream_add_push(struct nats *nats, struct broker_item *item, natsMsg *message)
+{
+    struct push *push = mem_zalloc(sizeof(*push));
+    struct push **bucket = bucket_of(nats, message);
+    push->message = message;
+    push->item = item;
+    push->bytes = item->delivery->body.len;
+    push->alike = *bucket;
+    *bucket = push;
+    nats->bytes += push->bytes;
+    list_add_tail(&nats->pushes, &push->place);
+    item->user = push;
+    return push;
+}
+
+/* Not in the list, although answers come nearly in order: in front of those that are answered there
+   may be thousands that never were. */
+static struct push *find_push(struct nats *nats, const natsMsg *message)
+{
+    struct push *push = *bucket_of(nats, message);
+    while (push && push->message != message)
+        push = push->alike;
+    return push;
+}
+
 static void free_push(struct nats *nats, struct push *push)
 {
+    struct push **at = bucket_of(nats, push->message);
+    while (*at != push)
+        at = &(*at)->alike;
+    *at = push->alike;
     list_remove(&push->place);
     nats->bytes -= push->bytes;
     mem_free(push);
@@ -73,6 +112,8 @@ void jetstream_forget_pushes(struct nats *nats)
 
 /* ---- outcomes ---- */
 
+/* There is no stream; or it has no leader, as while its servers elect one, or have lost their
+   majority: that is an outage of this place, which costs attempts only until its breaker opens. */
 static void report_no_stream(struct nats *nats, struct broker_item *item)
 {
     char reason[OUTCOME_REASON_MAX];
@@ -80,9 +121,10 @@ static void report_no_stream(struct nats *nats, struct broker_item *item)
     (void)sink_fill(item->delivery->target->nats.subject, item->delivery, subject,
                     sizeof(subject)); /* it was */
     (void)snprintf(reason, sizeof(reason),
-                   "no stream takes the subject %.60s: nats stream add NAME --subjects %.60s",
+                   "no stream takes the subject %.60s: it has no leader now, or is missing (nats "
+                   "stream add NAME --subjects %.60s)",
                    subject, subject);
-    broker_finish(nats->thread, item, OUTCOME_FAILED, false, reason);
+    broker_finish(nats->thread, item, OUTCOME_FAILED, true, reason);
 }
 
 static void report(struct nats *nats, struct broker_item *item, natsStatus status, int code,
@@ -111,17 +153,6 @@ static void report(struct nats *nats, struct broker_item *item, natsStatus statu
                     code == JSStorageResourcesExceededErr || code == JSStreamStoreFailedErr;
     }
     broker_finish(nats->thread, item, kind, unhealthy, reason);
-}
-
-/* Finds the push of an answer; near the front, because answers come nearly in order. */
-static struct push *find_push(struct nats *nats, const natsMsg *message)
-{
-    for (struct list *at = nats->pushes.next; at != &nats->pushes; at = at->next) {
-        struct push *push = LIST_ENTRY(at, struct push, place);
-        if (push->message == message)
-            return push;
-    }
-    return NULL;
 }
 
 static void take_answer(struct nats *nats, struct answer *answer)
@@ -239,13 +270,7 @@ static void publish(struct nats *nats, struct broker_item *item, natsMsg *messag
     (void)jsPubOptions_Init(&options);
     (void)snprintf(id, sizeof(id), "%.*s", (int)delivery->message_id.len, delivery->message_id.at);
     options.MsgId = id;
-    struct push *push = mem_zalloc(sizeof(*push));
-    push->message = message;
-    push->item = item;
-    push->bytes = delivery->body.len;
-    nats->bytes += push->bytes;
-    list_add_tail(&nats->pushes, &push->place);
-    item->user = push;
+    struct push *push = jetstream_add_push(nats, item, message);
     natsStatus status = js_PublishMsgAsync(nats->stream, &message, &options);
     if (status == NATS_OK)
         return;

@@ -52,6 +52,22 @@ static bool lacks_descriptors(void)
     return false;
 }
 
+/* ---- what libcurl knows of a transfer ---- */
+
+static int64_t info_us(const struct transfer *transfer, CURLINFO info)
+{
+    curl_off_t us = 0;
+    (void)transfer->sender->curl->easy_getinfo(transfer->easy, info, &us);
+    return us;
+}
+
+static long info_long(const struct transfer *transfer, CURLINFO info)
+{
+    long value = 0;
+    (void)transfer->sender->curl->easy_getinfo(transfer->easy, info, &value);
+    return value;
+}
+
 /* ---- libcurl's callbacks ---- */
 
 /* CHECKs that libcurl accepts the option, because some are security rules. The loaded libcurl
@@ -112,6 +128,9 @@ static size_t take_header(char *at, size_t size, size_t count, void *user)
     struct bytes line = bytes_of(at, size * count);
     struct answer *answer = &transfer->exchange->answer;
     bool more = answer_header(answer, line, transfer->sender->curl->getdate, clock_wall_us());
+    if (bytes_starts(line, BYTES("HTTP/")))
+        silence_heard(&transfer->sender->silence, info_long(transfer, CURLINFO_LOCAL_PORT), line,
+                      clock_monotonic_us());
     if (answer->stray) /* its body would be taken for the answer to the next request */
         SET(transfer, CURLOPT_FORBID_REUSE, 1L);
     return more ? line.len : 0;
@@ -145,6 +164,7 @@ static void set_constants(struct transfer *transfer)
     SET(transfer, CURLOPT_SSL_VERIFYHOST, 2L);
     SET(transfer, CURLOPT_POST, 1L);
     SET(transfer, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
+    SET(transfer, CURLOPT_MAXAGE_CONN, (long)SILENCE_AGE_S);
     SET(transfer, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     SET(transfer, CURLOPT_OPENSOCKETDATA, transfer);
     SET(transfer, CURLOPT_HEADERFUNCTION, take_header);
@@ -454,7 +474,9 @@ static void set_request(struct transfer *transfer, const struct delivery *delive
     const struct sender *sender = transfer->sender;
     int64_t timeout_us = timeout_of(sender, delivery);
     int64_t connect_us = sender->options->connect_timeout_us;
+    bool new = silence_wants_new(&sender->silence, transfer->host, clock_monotonic_us());
     SET(transfer, CURLOPT_FORBID_REUSE, 0L);
+    SET(transfer, CURLOPT_FRESH_CONNECT, new ? 1L : 0L);
     SET(transfer, CURLOPT_HTTPHEADER, transfer->request.list);
     SET(transfer, CURLOPT_POSTFIELDS, delivery->body.len ? delivery->body.at : "");
     SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)delivery->body.len);
@@ -469,7 +491,7 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     const struct target_http *http = &delivery->target->http;
     struct secret_problem secret;
     answer_init(&exchange->answer, http, sender->options->response_bytes);
-    exchange->outcome = (struct outcome){.retry_after_us = -1};
+    exchange->outcome = (struct outcome){.untried = true, .retry_after_us = -1};
     struct transfer *transfer = transfer_take(sender);
     if (!transfer) {
         end_as(exchange, OUTCOME_UNSENT, "libcurl has no memory");
@@ -498,6 +520,8 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     } else if (set_files(transfer, exchange)) {
         set_request(transfer, delivery);
         exchange->transfer = transfer;
+        exchange->begun_us = clock_monotonic_us();
+        exchange->outcome.untried = false;
         atomic_fetch_add_explicit(&sender->counts->requests, 1, memory_order_relaxed);
         return true;
     }
@@ -506,20 +530,6 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
 }
 
 /* ---- end ---- */
-
-static int64_t info_us(const struct transfer *transfer, CURLINFO info)
-{
-    curl_off_t us = 0;
-    (void)transfer->sender->curl->easy_getinfo(transfer->easy, info, &us);
-    return us;
-}
-
-static long info_long(const struct transfer *transfer, CURLINFO info)
-{
-    long value = 0;
-    (void)transfer->sender->curl->easy_getinfo(transfer->easy, info, &value);
-    return value;
-}
 
 static void explain_timeout(const struct transfer *transfer, struct exchange *exchange)
 {
@@ -545,6 +555,7 @@ static void explain_no_connection(struct transfer *transfer, struct exchange *ex
         explain(exchange,
                 "not allowed: the address is not public, and push.allow does not list it");
         exchange->outcome.unhealthy = false;
+        exchange->outcome.untried = true;
     } else {
         explain(exchange, "no connection%s%s", error ? ": " : "",
                 error ? strerror((int)error) : "");
@@ -630,6 +641,9 @@ void exchange_end(struct sender *sender, struct exchange *exchange, CURLcode res
     outcome->took_us = info_us(transfer, CURLINFO_TOTAL_TIME_T);
     outcome->response = buf_bytes(&answer->kept);
     outcome->code = (uint16_t)info_long(transfer, CURLINFO_RESPONSE_CODE);
+    if (result == CURLE_OPERATION_TIMEDOUT && !answer->header_bytes)
+        silence_timed_out(&sender->silence, info_long(transfer, CURLINFO_LOCAL_PORT),
+                          transfer->host, exchange->begun_us, clock_monotonic_us());
     if (answer->flooded) {
         end_as(exchange, OUTCOME_FAILED, "the answer has more than 64 KiB of headers");
         outcome->unhealthy = true;

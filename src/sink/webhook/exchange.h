@@ -13,6 +13,7 @@
 #include "sink/webhook/answer.h"
 #include "sink/webhook/curl.h"
 #include "sink/webhook/request.h"
+#include "sink/webhook/silence.h"
 
 struct transfer;
 struct webhook;
@@ -35,6 +36,7 @@ struct exchange {
     bool broken;               /* finished because the thread cannot work at all */
     struct transfer *transfer; /* the thread's, while it is on the wire, */
     struct list wire;          // worker_thread::wire
+    int64_t begun_us;          /* when it was given to libcurl, of the monotonic clock */
     struct answer answer;
     struct outcome outcome;
     char address[OUTCOME_ADDRESS_MAX];
@@ -44,7 +46,7 @@ struct exchange {
 /* What exchanges reuse: an easy handle (its connections belong to the multi handle), and the memory
    of a request. */
 struct transfer {
-    const struct sender *sender;
+    struct sender *sender;
     CURL *easy;
     CURLU *url;                          /* of url_text; NULL: none */
     struct buf url_text;                 /* that it was made of */
@@ -66,6 +68,7 @@ struct sender {
     const struct webhook_options *options;
     struct webhook_counts *counts;
     struct secrets secrets;
+    struct silence silence;
     struct transfer *idle;
     unsigned idle_count;
     int64_t shortage_us; /* when it was logged last that no descriptor is left; 0: never */

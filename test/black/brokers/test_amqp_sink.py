@@ -3,6 +3,9 @@ without a queue behind it (test/harness/sink_drive.c): one RabbitMQ for all, for
 
 import os
 import queue
+import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -262,6 +265,48 @@ def test_what_rabbitmq_said_before_a_write_failed_counts(code, kind):
     assert told[0] == "done first delivered "
     assert told[1].split()[2:5] == {"failed": ["0", "1", "0"], "unsent": ["0", "0", "1"]}[kind]
     assert told[2] == f"ready 0 it closed the connection: {code} by the test"
+
+
+class Publishes(FakeRabbit):
+    """It notes on which channels messages come, and answers none of them."""
+
+    def __init__(self):
+        self.channels, self.publisher = {}, None  # of exchanges
+        super().__init__()
+
+    def _take(self, connection, one):
+        super()._take(connection, one)
+        if isinstance(getattr(one, "method", None), pika.spec.Basic.Publish):
+            self.publisher = connection
+            self.channels[one.method.exchange] = one.channel_number
+
+
+def test_what_came_behind_a_channels_end_counts_though_that_cannot_be_answered():
+    """The connection is reset while the sink stands still: it has all that was sent, and can write nothing."""
+    with Publishes() as rabbit:
+        drive = Drive(rabbit.url, NEVER_LATE)
+        try:
+            drive.expect("ready 1")
+            names = [f"x{number}" for number in range(8)]  # of 16 channels, one has not all of them
+            for name in names:
+                drive.tell(f"send {name} {name} key x")
+            assert eventually(lambda: len(rabbit.channels) == len(names))
+            gone = rabbit.channels["x0"]
+            name = next(name for name in names if rabbit.channels[name] != gone)
+            drive.process.send_signal(signal.SIGSTOP)
+            rabbit.publisher.sendall(
+                pika.frame.Method(gone, pika.spec.Channel.Close(404, "by the test", 60, 40)).marshal()
+                + pika.frame.Method(rabbit.channels[name], pika.spec.Basic.Ack(0, True)).marshal())
+            rabbit.publisher.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            rabbit.publisher.shutdown(socket.SHUT_RD)  # wakes the thread that reads: close() alone would wait for it
+            rabbit.publisher.close()
+            time.sleep(0.2)
+            drive.process.send_signal(signal.SIGCONT)
+            told = dict(drive.expect("done ").split(" ", 2)[1:] for _ in names)
+        finally:
+            drive.kill()
+    assert told["x0"].startswith("failed RabbitMQ closed the channel: 404")
+    assert told[name] == "delivered "
 
 
 def cpu_seconds(pid):

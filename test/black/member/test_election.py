@@ -11,6 +11,7 @@ from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, ZooKeeperClie
 from patience import soon
 from ports import free_port
 from process import Laterd
+from push import preloaded_names
 from wire import Client, Closed, eventually
 
 TIMEOUT_MS = 2000
@@ -296,3 +297,21 @@ def test_an_ensemble_goes_on_without_one_server_and_stops_without_two():
         finally:
             for candidate in candidates:
                 candidate.close()
+
+
+@ELECTION
+@pytest.mark.skipif(not ZooKeeper.installed, reason=f"{ZooKeeper.needs} is not installed")
+def test_a_name_server_that_hangs_takes_no_lead_from_who_is_connected(tmp_path):
+    """By itself libzookeeper looks its servers up again and again, on the thread that keeps the session alive."""
+    hang = tmp_path / "hang"
+    with ZooKeeper() as service:
+        url = service.url.replace("127.0.0.1", "hangs.test")
+        candidate = Candidate(url, "http://here", "queue", TIMEOUT_MS,
+                              {**preloaded_names(str(tmp_path)), "NAMES_HANG": str(hang)})
+        try:
+            epoch = wait_leader([candidate]).holds
+            hang.touch()
+            time.sleep(2.5 * TIMEOUT_MS / 1000)
+            assert candidate.holds == candidate.leads == epoch
+        finally:
+            candidate.kill()

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from front import certificates
+from relay import Relay
 from wire import Client, eventually
 
 PROGRAM = """
@@ -70,3 +71,19 @@ def test_a_receiver_that_offers_http2_gets_it_on_few_connections(laterd, receive
         assert eventually(lambda: client.state("no") == "delayed")
         attempt, = client.get("/v1/jobs/no/attempts").json()["attempts"]
         assert attempt["code"] == 503 and attempt["response"] == "fine"
+
+
+def test_a_connection_that_brings_no_answers_any_more_is_not_used_again(laterd, receiver):
+    """Of HTTP/2 libcurl ends the request that was not answered, and keeps the connection."""
+    server = laterd({"push": {"allow": "127.0.0.1"}})
+    with Relay(receiver.port) as relay, Client(server.port) as client:
+        target = {"type": "http", "url": f"https://127.0.0.1:{relay.port}/hook", "ca": str(receiver.ca), "timeout": "1s"}
+        assert client.request("PUT", "/v1/topics/orders", {"target": target, "retry": ["100ms"] * 4}).status == 200
+        client.push("orders", id="before", body="before")
+        assert eventually(lambda: client.state("before") is None)
+        assert receiver.requests[0]["version"] == "2.0"
+        relay.mute(b"")  # all that there are: each stays, and takes what is sent
+        client.push("orders", id="behind", body="behind")
+        assert eventually(lambda: client.state("behind") in (None, "buried"), 20)
+        assert client.state("behind") is None
+        assert [request["sessions"] for request in receiver.requests] == [1, 1, 2]

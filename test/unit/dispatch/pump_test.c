@@ -227,6 +227,33 @@ static void an_open_breaker_takes_no_attempts_from_jobs(void **state)
     assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 50);
 }
 
+/* Each fifth job cannot be sent at all: it is too large for its broker, say. */
+static void say_500_or_refuse(struct bed *bed, const struct delivery *delivery,
+                              struct sim_answer *answer)
+{
+    (void)delivery;
+    bed_say(answer, 500, 1000);
+    if (bed->seen_count % 5 == 0 || bed->seen_count == 13)
+        answer->outcome = (struct outcome){.kind = OUTCOME_REFUSED,
+                                           .untried = true,
+                                           .retry_after_us = -1,
+                                           .reason = BYTES("it is too large")};
+}
+
+static void what_was_never_sent_neither_closes_a_breaker_nor_keeps_it_so(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_500_or_refuse, TARGET("shop", ",\"concurrency\":1"));
+    push_many(bed, "orders", 50);
+    bed_pass(bed, 5 * SECOND_US);
+    assert_int_equal(bed->seen_count, 12); /* ten of them were tried */
+    assert_int_equal(bed_held(bed, "orders"), HELD_BREAKER);
+    bed_pass(bed, 10 * SECOND_US); /* one that cannot be sent, and then the probe */
+    assert_int_equal(bed->seen_count, 14);
+    assert_int_equal(bed_held(bed, "orders"), HELD_BREAKER);
+    assert_int_equal(bed_counts(bed)->opened, 2);
+}
+
 /* A stream without a leader, say: nothing there is confirmed in time. */
 static void say_slow_fails(struct bed *bed, const struct delivery *delivery,
                            struct sim_answer *answer)
@@ -701,6 +728,7 @@ int main(void)
         BED_TEST(a_rate_is_kept),
         BED_TEST(settings_that_are_set_again_give_no_new_burst),
         BED_TEST(an_open_breaker_takes_no_attempts_from_jobs),
+        BED_TEST(what_was_never_sent_neither_closes_a_breaker_nor_keeps_it_so),
         BED_TEST(a_queue_that_only_fails_stops_no_other_of_its_broker),
         BED_TEST(nothing_is_reserved_while_the_sink_is_away_or_the_target_paused),
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),

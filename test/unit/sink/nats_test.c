@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -286,6 +287,7 @@ static void without_a_stream_it_fails_with_the_command_that_makes_one(void **sta
         skip();
     push(&sent, "msg_1");
     expect(&sent, OUTCOME_FAILED, "nats stream add NAME --subjects orders.paid");
+    assert_true(sent.unhealthy); /* one without a leader answers the same: the breaker counts it */
 }
 
 static void what_the_stream_refuses_has_a_reason(void **state)
@@ -464,12 +466,9 @@ static struct broker_item *take_one(struct nats *nats)
 /* As if it was published. */
 static natsMsg *begin_push(struct nats *nats)
 {
-    struct push *one = mem_zalloc(sizeof(*one));
-    assert_int_equal(natsMsg_Create(&one->message, "orders.paid", NULL, "", 0), NATS_OK);
-    one->item = take_one(nats);
-    one->item->user = one;
-    list_add_tail(&nats->pushes, &one->place);
-    return one->message;
+    natsMsg *message;
+    assert_int_equal(natsMsg_Create(&message, "orders.paid", NULL, "", 0), NATS_OK);
+    return jetstream_add_push(nats, take_one(nats), message)->message;
 }
 
 /* Between two turns of the thread an answer comes, and then the connection ends. */
@@ -534,6 +533,47 @@ static void what_was_answered_before_the_connection_ended_is_delivered(void **st
     assert_int_equal(nats_CloseAndWait(3000), NATS_OK);
 }
 
+enum { LOST = 20000 };
+
+/* Answers that many messages that were given up: microseconds of the processor. */
+static int64_t answer_all(bool newest_first)
+{
+    static natsMsg *messages[LOST];
+    struct nats *nats = mem_zalloc(sizeof(*nats));
+    struct delivery delivery = {.body = BYTES("hello")};
+    struct broker_item item = {.delivery = &delivery};
+    struct timespec begin, end;
+    list_init(&nats->pushes);
+    nats->event_fd = -1;
+    assert_int_equal(pthread_mutex_init(&nats->mutex, NULL), 0);
+    for (unsigned i = 0; i < LOST; i++) {
+        assert_int_equal(natsMsg_Create(&messages[i], "orders.paid", NULL, "", 0), NATS_OK);
+        jetstream_add_push(nats, &item, messages[i])->item = NULL;
+        nats->lost++;
+    }
+    for (unsigned i = 0; i < LOST; i++)
+        jetstream_on_answer(NULL, messages[newest_first ? LOST - 1 - i : i], &(jsPubAck){0}, NULL,
+                            nats);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    jetstream_take_answers(nats);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    assert_true(list_empty(&nats->pushes) && nats->lost == 0 && nats->bytes == 0);
+    (void)pthread_mutex_destroy(&nats->mutex);
+    mem_free(nats);
+    return (end.tv_sec - begin.tv_sec) * 1000000 + (end.tv_nsec - begin.tv_nsec) / 1000;
+}
+
+/* An answer behind thousands of messages that were never answered costs what any other does. */
+static void what_was_never_answered_costs_later_answers_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(nats_Open(-1), NATS_OK);
+    int64_t in_order_us = answer_all(false), against_us = answer_all(true);
+    assert_int_equal(nats_CloseAndWait(3000), NATS_OK);
+    if (against_us > 20 * in_order_us + 20000)
+        fail_msg("%lld us, but in order %lld us", (long long)against_us, (long long)in_order_us);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +586,7 @@ int main(void)
         LIVE(a_server_that_hangs_ends_at_the_deadline),
         LIVE(closing_tells_what_is_under_way),
         cmocka_unit_test(what_was_answered_before_the_connection_ended_is_delivered),
+        cmocka_unit_test(what_was_never_answered_costs_later_answers_nothing),
         cmocka_unit_test(options_that_cannot_be_used_are_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

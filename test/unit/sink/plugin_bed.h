@@ -25,6 +25,7 @@ struct sent {
     struct delivery delivery;
     unsigned done;
     enum outcome_kind kind;
+    bool unhealthy;
     char reason[OUTCOME_REASON_MAX + 1];
 };
 
@@ -39,6 +40,7 @@ static inline void done(struct delivery *delivery, const struct outcome *outcome
     struct sent *sent = LIST_ENTRY(delivery, struct sent, delivery);
     sent->done++;
     sent->kind = outcome->kind;
+    sent->unhealthy = outcome->unhealthy;
     (void)snprintf(sent->reason, sizeof(sent->reason), "%.*s", (int)outcome->reason.len,
                    outcome->reason.at);
 }

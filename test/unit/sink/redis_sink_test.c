@@ -517,6 +517,29 @@ static void what_is_in_the_connection_is_bounded_however_much_is_sent(void **sta
     close_bed(&bed);
 }
 
+/* Copying takes the time of all clients. */
+static void a_turn_copies_no_more_than_half_a_mebibyte_and_a_body(void **state)
+{
+    static struct sent sent[16];
+    static char body[256 * 1024];
+    struct bed bed;
+    (void)state;
+    open_bed(&bed, "redis://10.0.0.1");
+    tell_fake(&bed.fakes[0], ":1\r\n");
+    for (int i = 0; i < 16; i++) {
+        prepare(&sent[i], &list);
+        sent[i].delivery.body = bytes_of(body, sizeof(body));
+        give(&bed, &sent[i]);
+    }
+    size_t before = mem_used();
+    (void)loop_expire(bed.loop, NULL);
+    assert_in_range(mem_used() - before, sizeof(body), 1536 * 1024);
+    run_for(&bed, SECOND_US);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(sent[i].kind, OUTCOME_DELIVERED);
+    close_bed(&bed);
+}
+
 /* As a leader does that has lost its lease: others may send the same jobs by now. */
 static void nothing_is_sent_after_it_was_stopped(void **state)
 {
@@ -585,6 +608,7 @@ int main(void)
         cmocka_unit_test(what_no_server_was_sent_in_time_counts_no_attempt),
         cmocka_unit_test(what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then),
         cmocka_unit_test(what_is_in_the_connection_is_bounded_however_much_is_sent),
+        cmocka_unit_test(a_turn_copies_no_more_than_half_a_mebibyte_and_a_body),
         cmocka_unit_test(nothing_is_sent_after_it_was_stopped),
         cmocka_unit_test(what_is_under_way_when_it_is_stopped_is_unsent),
     };

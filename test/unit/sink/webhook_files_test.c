@@ -19,6 +19,7 @@ struct sent {
     struct delivery delivery;
     unsigned done;
     enum outcome_kind kind;
+    bool untried;
     char reason[OUTCOME_REASON_MAX + 1];
 };
 
@@ -27,6 +28,7 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
     struct sent *sent = LIST_ENTRY(delivery, struct sent, delivery);
     sent->done++;
     sent->kind = outcome->kind;
+    sent->untried = outcome->untried;
     (void)snprintf(sent->reason, sizeof(sent->reason), "%.*s", (int)outcome->reason.len,
                    outcome->reason.at);
 }
@@ -77,6 +79,7 @@ static void expect_no_file(size_t len)
     target.http.ca = bytes_of(slashes, len);
     deliver(&target, &sent);
     assert_int_equal(sent.kind, OUTCOME_FAILED);
+    assert_true(sent.untried);
     if (!strstr(sent.reason, "it is not a regular file"))
         fail_msg("%zu: %s", len, sent.reason);
 }
@@ -90,9 +93,32 @@ static void the_longest_name_of_a_file_is_not_left_out(void **state)
     expect_no_file(TARGET_PATH_MAX);
 }
 
+/* A breaker is told only of receivers that were tried. */
+static void who_was_asked_was_tried(void **state)
+{
+    struct target nobody = {.type = TARGET_HTTP, .http.url = BYTES("http://127.0.0.1:1/")};
+    struct target private = {.type = TARGET_HTTP, .http.url = BYTES("http://127.0.0.2:1/")};
+    struct target no_secret = nobody;
+    struct sent sent;
+    (void)state;
+    log_level_set(LOG_ERROR);
+    deliver(&nobody, &sent);
+    assert_true(sent.kind == OUTCOME_FAILED && !sent.untried);
+    assert_non_null(strstr(sent.reason, "no connection"));
+    deliver(&private, &sent);
+    assert_true(sent.kind == OUTCOME_FAILED && sent.untried);
+    assert_non_null(strstr(sent.reason, "not allowed"));
+    no_secret.http.sign_count = 1;
+    no_secret.http.sign[0] = BYTES("file:/nowhere/secret");
+    deliver(&no_secret, &sent);
+    assert_true(sent.kind == OUTCOME_FAILED && sent.untried);
+    assert_non_null(strstr(sent.reason, "cannot be read"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_was_asked_was_tried),
         cmocka_unit_test(the_longest_name_of_a_file_is_not_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
