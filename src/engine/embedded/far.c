@@ -511,6 +511,17 @@ static int64_t clock_us(struct store_callbacks *callbacks)
     return loop->clock ? loop->clock->now_us(loop->clock) : loop->now_us;
 }
 
+static int64_t due_by(void *store, uint64_t where)
+{
+    return store_far_due_by(store, where);
+}
+
+void far_opened(struct embedded *embedded)
+{
+    if (store_far_was_later(embedded->store))
+        core_use_far_due(embedded->core, due_by, embedded->store);
+}
+
 static enum job_state state_at(void *store, uint64_t where)
 {
     return store_slice_state(store, where);
