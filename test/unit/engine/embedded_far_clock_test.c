@@ -23,6 +23,8 @@ static void restart_at(bool killed, int64_t now_us)
     bed.loop.now_us = now_us;
     open_engine();
     rest(1000);
+    bed.loop.now_us += 5 * SECOND_US;
+    rest(50); /* the time is logged */
     core_valid(embedded_core(bed.embedded));
 }
 
