@@ -235,10 +235,10 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     uint64_t places[FAR_CANDIDATES_MAX];
     struct cmd by_id;
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
-    if (!core_any_far(embedded->core))
-        return false;
     if (subject == CMD_ON_TOPICS)
         return far_visit_begin(embedded, cmd, ticket, out_submitted);
+    if (!core_any_far(embedded->core))
+        return false;
     if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
         return false;
     if (asks_number(cmd) && number_is_free(embedded, cmd)) {
