@@ -106,8 +106,10 @@ struct far_jobs {
     struct far_index places; /* by a job's number and, if it has one, by its client's id */
     uint64_t key;            /* of the hashes of ids */
     uint64_t count;
-    uint64_t in_state[JOB_STATES], with_id; /* of them */
-    bool waits;                             /* see core_far_waits() */
+    uint64_t in_state[JOB_STATES], with_id;       /* of them */
+    bool waits;                                   /* see core_far_waits() */
+    int64_t (*due_by)(void *ctx, uint64_t where); /* see core_use_far_due(); or NULL */
+    void *due_ctx;
     int64_t spare_until_us; /* until then memory of jobs that have departed is kept */
     struct far_soon {
         uint64_t seq;

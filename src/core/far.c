@@ -86,6 +86,12 @@ void core_use_far_key(struct core *core, uint64_t key)
     core->far.soon_count = 0;
 }
 
+void core_use_far_due(struct core *core, int64_t (*due_by)(void *ctx, uint64_t where), void *ctx)
+{
+    core->far.due_by = due_by;
+    core->far.due_ctx = ctx;
+}
+
 static uint64_t in_memory(const struct core *core, enum job_state state)
 {
     return core->totals.jobs[state] - core->far.in_state[state];
@@ -334,6 +340,14 @@ static struct far_job far_job_at(const struct core *core, const struct event *ev
     return far_job_in(core, event, is_ready ? JOB_READY : event->job.state);
 }
 
+/* Has the due time of the delayed far job come, now or before the clock was set back? */
+static bool is_due(const struct core *core, const struct event *event)
+{
+    const struct far_jobs *far = &core->far;
+    return event->job.due_us <= core->now_us ||
+           (far->due_by && event->job.due_us <= far->due_by(far->due_ctx, event->record.where));
+}
+
 /* The topic of a far job's record; NULL: there is none. */
 static struct topic *topic_of(const struct core *core, const struct event *event)
 {
@@ -355,8 +369,11 @@ bool core_arrive(struct core *core, const struct event *event)
     uint32_t number = core_restore_job(core, event, topic);
     struct job *job = core_job(core, number);
     job_restore(job, far.state);
-    job->was_due = far.state == JOB_READY;
-    enum job_state state = far.state == JOB_DELAYED ? core_waiting_state(core, job) : far.state;
+    bool falls_due = far.state == JOB_DELAYED && is_due(core, event);
+    enum job_state state = falls_due ? JOB_READY : far.state;
+    job->was_due = state == JOB_READY;
+    if (falls_due)
+        core->unlogged_us = core->now_us;
     job->in_slice = true;
     job->leaving = state == far.state; /* before it is linked: see buried_add() */
     core_link(core, number, state);
@@ -378,7 +395,7 @@ bool core_near(struct core *core, const struct event *event)
 {
     struct far_job far = far_job_at(core, event);
     struct topic *topic = topic_of(core, event);
-    if (!topic || far.state != JOB_DELAYED || event->job.due_us > core->now_us ||
+    if (!topic || far.state != JOB_DELAYED || !is_due(core, event) ||
         (topic->waiters > 0 && topic->pause_until_us == 0) ||
         in_memory(core, JOB_READY) < core->limits.ready_in_memory)
         return topic && far.state == JOB_DELAYED && core_arrive(core, event);

@@ -12,6 +12,11 @@
 /* Sets store_far_key(). Before any other function for far jobs. */
 void core_use_far_key(struct core *core, uint64_t key);
 /*
+ * For a clock that was set back over a restart: a delayed far job whose record is at `where` and
+ * which is due by due_by() has been due before, and is ready when it arrives.
+ */
+void core_use_far_due(struct core *core, int64_t (*due_by)(void *ctx, uint64_t where), void *ctx);
+/*
  * May this job leave memory? `event` is a record of it that lies at `where`. True only if that is
  * its newest record, the job has no notes of attempts, and
  * - it is delayed until after `due_after_us`, or

@@ -21,6 +21,15 @@ bool store_move_unread(const struct store *store, uint64_t where);
 /* The state of the jobs in the slice at this place; JOB_GONE: no slice is there. O(log slices). */
 enum job_state store_slice_state(const struct store *store, uint64_t where);
 
+/*
+ * A far job whose record is at this place, and which is due by this time, has been due: if the
+ * clock was set back over a restart, it was ahead of that before, when the log was written.
+ * INT64_MIN: nothing is known. O(log slices).
+ */
+int64_t store_far_due_by(const struct store *store, uint64_t where);
+/* Was the clock set back, so that store_far_due_by() may say more than the clock does? O(1). */
+bool store_far_was_later(const struct store *store);
+
 /* In callbacks->far_begin: may replay_far() name a job whose record is at this place, because that
  * is in a slice, or in a segment from which jobs have moved to one? O(log slices). */
 bool store_may_be_far(const struct store *store, uint64_t where);

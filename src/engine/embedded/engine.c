@@ -591,6 +591,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
             mem_free(embedded);
             return err;
         }
+        far_opened(embedded);
         core_number_from(embedded->core, store_seq_first(embedded->store),
                          store_lease_first(embedded->store));
     }

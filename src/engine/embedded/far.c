@@ -242,10 +242,10 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     uint64_t places[FAR_CANDIDATES_MAX];
     struct cmd by_id;
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
-    if (!core_any_far(embedded->core))
-        return false;
     if (subject == CMD_ON_TOPICS)
         return far_visit_begin(embedded, cmd, ticket, out_submitted);
+    if (!core_any_far(embedded->core))
+        return false;
     if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
         return false;
     if (asks_number(cmd) && number_is_free(embedded, cmd)) {
@@ -515,6 +515,17 @@ static int64_t clock_us(struct store_callbacks *callbacks)
 {
     const struct loop *loop = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->loop;
     return loop->clock ? loop->clock->now_us(loop->clock) : loop->now_us;
+}
+
+static int64_t due_by(void *store, uint64_t where)
+{
+    return store_far_due_by(store, where);
+}
+
+void far_opened(struct embedded *embedded)
+{
+    if (store_far_was_later(embedded->store))
+        core_use_far_due(embedded->core, due_by, embedded->store);
 }
 
 static enum job_state state_at(void *store, uint64_t where)

@@ -12,7 +12,9 @@
  *
  * Only one visit runs at a time, the others wait: a job must not depart after one visit while the
  * next one, which has not read it, looks for it in memory. For the same reason the store lets no
- * jobs of the topic depart during a visit; they depart before the next visit begins.
+ * jobs of the topic depart during a visit; they depart before the next visit begins. So a command
+ * on a topic that is visited waits even if all of its far jobs are in memory for that: the core may
+ * search for several turns, and would miss those that have departed by then.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -74,11 +76,20 @@ static void make_ready(struct far_visit *visit)
     list_add_tail(&visit->embedded->far_visits.ready, &visit->link);
 }
 
+/* Does the command search the jobs of a topic that another one visits? */
+static bool meets_visit(const struct embedded *embedded, const struct cmd *cmd)
+{
+    struct bytes topic;
+    bool searches = cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK ||
+                    cmd->kind == CMD_CLEAR_TOPIC || cmd->kind == CMD_KICK_TOPIC;
+    return searches && far_visit_topic(embedded, &topic) && bytes_eq(topic, cmd->topic.topic);
+}
+
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                      enum submitted *out_submitted)
 {
     struct far_after after;
-    if (!core_wants_far(embedded->core, cmd, &after))
+    if (!core_wants_far(embedded->core, cmd, &after) && !meets_visit(embedded, cmd))
         return false;
     struct far_visit *visit = mem_zalloc(sizeof(*visit) + cmd->topic.topic.len +
                                          cmd->topic.cursor.len + cmd->topic.settings.len);

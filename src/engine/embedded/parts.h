@@ -270,6 +270,8 @@ void far_cancel(struct waiting_reply *reply);
 void far_fail_all(struct embedded *embedded);
 /* The store's callbacks for far jobs, which are the core's matter. */
 void far_callbacks(struct store_callbacks *callbacks);
+/* The store was opened: if the clock was set back, tells the core which far jobs have been due. */
+void far_opened(struct embedded *embedded);
 
 /* ---- far_visit.c ---- */
 

@@ -221,6 +221,7 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     enum err err;
     if (callbacks->clock)
         callbacks->clock(callbacks, head->clock_us);
+    slices_replay_clock(recovery->store->slices, head->clock_us);
     batch_walk_init(walk, batch, head->payload_bytes);
     walk->shows_slices = walk->shows_history = true;
     struct look_ahead ahead = begin_look_ahead(recovery, walk);

@@ -39,7 +39,8 @@ static int64_t ahead_us(const struct slices *slices)
     return horizon_us > 0 ? horizon_us / 2 : AHEAD_DEFAULT_US;
 }
 
-/* When a block must be loaded; INT64_MAX: never, or there is none. */
+/* When a block must be loaded; INT64_MAX: never, or there is none. One whose first job has been due
+   must be since the opening, though the clock may have been set back then. */
 static int64_t block_load_at(const struct slices *slices, const struct slice *slice, uint32_t block)
 {
     const struct slice_fence *fence = &slice->fences[block];
@@ -48,7 +49,10 @@ static int64_t block_load_at(const struct slices *slices, const struct slice *sl
         return INT64_MAX;
     int64_t at_us;
     bool low = __builtin_sub_overflow(fence->due_us, ahead_us(slices), &at_us);
-    return low || at_us == INT64_MIN ? INT64_MIN + 1 : at_us;
+    if (low || at_us == INT64_MIN)
+        return INT64_MIN + 1;
+    bool was_due = fence->due_us <= slice->due_by_us;
+    return was_due ? time_earlier(at_us, slices->store->options.now_us) : at_us;
 }
 
 /* When the slice's next block has to be loaded; INT64_MAX: there is none. */

@@ -308,6 +308,34 @@ enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t wher
     return err;
 }
 
+/* ---- the log's clock ---- */
+
+static void note_due(struct slices *slices, struct slice *slice, int64_t clock_us)
+{
+    if (clock_us > slice->due_by_us)
+        slice->due_by_us = clock_us;
+    if (clock_us > slices->due_by_us)
+        slices->due_by_us = clock_us;
+}
+
+/* The clock's last time before it was set back, or before the end of the log: what is due by then
+   in the slices that the log has mentioned so far has been due. Not in those that are made later.
+ */
+static void note_log_clock(struct slices *slices)
+{
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        note_due(slices, slice_of(link), slices->log_clock_us);
+}
+
+void slices_replay_clock(struct slices *slices, int64_t clock_us)
+{
+    if (clock_us == 0)
+        return;
+    if (clock_us < slices->log_clock_us)
+        note_log_clock(slices);
+    slices->log_clock_us = clock_us;
+}
+
 /* ---- the far jobs ---- */
 
 static enum err read_topics(const struct slice_head *head, const char *section,
@@ -565,6 +593,7 @@ enum err slices_replayed(struct slices *slices, const struct manifest *clean,
 {
     struct store_opening *opening = &slices->store->opening;
     *opening = (struct store_opening){.indexes = true};
+    note_log_clock(slices);
     for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
         opening->all_bytes += index_bytes(slice_of(link));
     enum err err = far_image_read(slices->store, clean);

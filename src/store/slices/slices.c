@@ -25,6 +25,7 @@ struct slice *slices_add(struct slices *slices, const struct slice_head *head,
     slice->head = *head;
     slice->fences = fences;
     slice->named = 1;
+    slice->due_by_us = INT64_MIN;
     list_init(&slice->dead_link);
     slice_changed_add(slice);
     slice->segment = segments_add_slice(slices->segments, head->number, head->size_bytes, slice);
@@ -215,6 +216,17 @@ enum job_state store_slice_state(const struct store *store, uint64_t where)
 {
     const struct slice *slice = slice_at(store->slices, where);
     return slice ? (enum job_state)slice->head.state : JOB_GONE;
+}
+
+bool store_far_was_later(const struct store *store)
+{
+    return store->slices->due_by_us > store->options.now_us;
+}
+
+int64_t store_far_due_by(const struct store *store, uint64_t where)
+{
+    const struct slice *slice = slice_at(store->slices, where);
+    return slice ? slice->due_by_us : INT64_MIN;
 }
 
 /* Segments are freed one by one, the oldest first. So of the segments that still exist, jobs can
@@ -495,6 +507,7 @@ struct slices *slices_new(struct store *store)
     slices->segments = store->segments;
     list_init(&slices->all);
     list_init(&slices->dead);
+    slices->log_clock_us = slices->due_by_us = INT64_MIN;
     slice_load_init(slices);
     slice_changed_init(slices);
     slice_due_init(slices);

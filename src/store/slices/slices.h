@@ -84,6 +84,8 @@ struct slice {
     uint32_t unread_count;
     uint32_t unread_next; /* the first unread block at or after this is tried next, … */
     int64_t retry_at_us;  /* … at this time */
+    int64_t due_by_us;    /* jobs that are due by then have been due, by the clock of an earlier
+                             process; INT64_MIN: none is known of */
     uint32_t left;        /* recovery: the segment that its jobs left, if the log says so; … */
     uint64_t replayed;    /* … where the last changed record was read, and … */
     uint64_t fetched;     /* … up to where the disk was asked to read ahead for that */
@@ -110,6 +112,9 @@ bool slice_may_have(const struct slice *slice, struct bytes topic);
 /* Before the log is replayed: which files exist. `directory` is borrowed until slices_replayed().
    O(files). */
 enum err slices_begin(struct slices *slices, const struct directory *directory) MUST_USE;
+/* Replays the clock of a batch, before its records; 0: it is not known. O(1), but O(slices) where
+   the clock was set back. */
+void slices_replay_clock(struct slices *slices, int64_t clock_us);
 /* Where a record about slices lies in the log. */
 struct log_place {
     uint64_t batch;

@@ -63,13 +63,15 @@ struct slices {
     uint64_t live_jobs, dead_jobs;
     uint64_t live_bytes;               /* of the live records */
     const struct directory *directory; /* while opening */
-    uint32_t left_last;  /* the last segment that jobs left for a slice, by the log; 0: none */
-    bool from_image;     /* the opening took the far jobs' index from an image */
-    bool opened;         /* recovery is over: slices are in the heaps */
-    struct heap by_load; /* slice::load_node, by the time to load the next block */
-    struct heap by_dead; /* slice::empty_node, the largest share of dead bytes first */
-    uint64_t looks;      /* for tests: slices examined by whoever visits all of them */
-    uint64_t words;      /* for tests: words of slice::dead read to write SLICE records again */
+    uint32_t left_last;   /* the last segment that jobs left for a slice, by the log; 0: none */
+    int64_t log_clock_us; /* while opening: that of the log's last batch so far */
+    int64_t due_by_us;    /* the highest of the slices' */
+    bool from_image;      /* the opening took the far jobs' index from an image */
+    bool opened;          /* recovery is over: slices are in the heaps */
+    struct heap by_load;  /* slice::load_node, by the time to load the next block */
+    struct heap by_dead;  /* slice::empty_node, the largest share of dead bytes first */
+    uint64_t looks;       /* for tests: slices examined by whoever visits all of them */
+    uint64_t words;       /* for tests: words of slice::dead read to write SLICE records again */
     struct slice_load load;
     struct slice_changed changed;
     struct slice_due due;      /* the last complete survey; at_us INT64_MIN: none */
