@@ -141,7 +141,7 @@ enum err election_check(const struct election *loaded, const struct config *conf
     read.plugin = scheme->built_in;
     if (!read.plugin && loaded->plugin && scheme_of(loaded->url) == scheme)
         read.plugin = loaded->plugin;
-    memcpy(read.url, config->member_url, sizeof(read.url));
+    (void)snprintf(read.url, sizeof(read.url), "%s", config->member_url); /* it fits */
     return read.plugin && check(&read, config) == ERR_INVALID ? ERR_INVALID : OK;
 }
 
