@@ -596,7 +596,7 @@ def test_it_tells_the_service_manager_when_it_is_ready_and_when_it_stops(laterd,
 
 
 def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
-    with socket.socket() as listening:
+    with socket.socket() as listening, open(tmp_path / "log", "w", encoding="utf-8") as log:
         listening.bind(("127.0.0.1", 0))
         listening.listen(10)
         port = listening.getsockname()[1]
@@ -607,11 +607,14 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
             with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data",
                                    "--beanstalk", "none", "--http", "127.0.0.1:1", "--http",
                                    "127.0.0.1:1,sdmq"],  # not opened: only the dialects count
-                                  pass_fds=[listening.fileno()]) as process:
+                                  pass_fds=[listening.fileno()], stderr=log) as process:
                 try:
                     assert early.get("/healthz").status == 200
                     with Client(port) as client:
                         assert client.push("t", body="x").status == 201
+                    process.send_signal(signal.SIGHUP)  # nor do they when it reads them again
+                    assert eventually(lambda: " reload" in (tmp_path / "log").read_text())
+                    assert " reloaded " in (tmp_path / "log").read_text()
                 finally:
                     process.terminate()
                 assert process.wait(PATIENCE_S) == 0
