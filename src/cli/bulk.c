@@ -53,6 +53,23 @@ static int take_all(struct bulk *bulk, unsigned count, const json_t *answer)
     return EXIT_REFUSED;
 }
 
+/* A line that is too large by itself was refused like any other: those behind it are sent. */
+static json_t *too_large(const struct bulk *bulk)
+{
+    size_t start = bulk->sent > 0 ? bulk->ends[bulk->sent - 1] : 0;
+    struct buf why = {0}, limit = {0};
+    limits_add_named(bulk->cli, "limits.request_bytes", &limit);
+    buf_addf(&why, "the job has %zu bytes as JSON; ", bulk->ends[bulk->sent] - start);
+    buf_add_bytes(&why, limit.len ? buf_bytes(&limit) : BYTES("that is over limits.request_bytes"));
+    buf_add_char(&why, '\0');
+    json_t *answer = json_pack("{s[{si s{ss ss}}]}", "results", "status", 413, "problem", "code",
+                               "body_too_large", "detail", why.at);
+    CHECK(answer);
+    buf_fini(&limit);
+    buf_fini(&why);
+    return answer;
+}
+
 int bulk_send(struct bulk *bulk, struct bytes target)
 {
     struct cli *cli = bulk->cli;
@@ -63,11 +80,19 @@ int bulk_send(struct bulk *bulk, struct bytes target)
         json_t *answer = NULL;
         uint64_t left = bulk->count - bulk->sent, count;
         count = left < most ? left : most;
+        bool alone;
         do {
-            cli->may_halve = count > 1;
+            alone = count == 1;
+            cli->may_halve = true;
             code = post(bulk, target, (unsigned)count, &answer);
-        } while (limits_halve(cli, code, &count));
-        most = count < left ? count : most; /* larger batches are not tried again */
+        } while (limits_halve(cli, code, &count) && !alone);
+        if (alone && code == EXIT_REFUSED && cli->over_limit) {
+            answer = too_large(bulk);
+            code = EXIT_DONE;
+            count = 1;
+        } else {
+            most = count < left ? count : most; /* larger batches are not tried again */
+        }
         if (code == EXIT_DONE)
             code = take_all(bulk, (unsigned)count, answer);
         if (code == EXIT_DONE)

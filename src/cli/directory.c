@@ -66,6 +66,31 @@ bool directory_has_store(const char *path)
     return found;
 }
 
+static bool is_of_store(const char *name)
+{
+    static const char *const starts[] = {"MANIFEST", "LOCK", "wal-", "slice-", "hist-"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+        is |= strncmp(name, starts[i], strlen(starts[i])) == 0;
+    return is;
+}
+
+bool directory_closed_file(const char *path, struct buf *out_path)
+{
+    DIR *dir = opendir(path);
+    bool closed = false;
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry && !closed; entry = readdir(dir)) {
+        closed = is_of_store(entry->d_name) &&
+                 faccessat(dirfd(dir), entry->d_name, R_OK, AT_EACCESS) != 0 && errno == EACCES;
+        if (closed)
+            buf_addf(out_path, "%s/%s", path, entry->d_name);
+    }
+    buf_add_char(out_path, '\0');
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return closed;
+}
+
 bool directory_within(const char *path, const char *directory)
 {
     char *outer = realpath(directory, NULL), *inner = realpath(path, NULL);

@@ -211,10 +211,15 @@ void show_settings(const json_t *topic, struct buf *out)
 void show_response(const json_t *attempt, struct buf *out)
 {
     const json_t *response = json_object_get(attempt, "response");
+    struct bytes packed = bytes_str(show_string(attempt, "response_base64")), data;
     struct bytes text = bytes_of(json_string_value(response), json_string_length(response));
+    struct arena scratch = {0};
+    if (!response && base64_read(packed, &scratch, &data))
+        text = data; /* in another encoding than UTF-8: its ASCII still says much */
     while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
         text.len--;
     text_add_safe(out, text, false);
+    arena_fini(&scratch);
 }
 
 void show_failure(const json_t *failure, struct buf *out)

@@ -96,6 +96,19 @@ static void report_damage(const struct cli *cli, const char *directory,
                     directory);
 }
 
+/* True: a file cannot be read because it is another user's, which was printed: it says nothing of
+   damage. */
+static bool complain_closed(const struct cli *cli, const char *directory)
+{
+    struct buf path = {0};
+    bool closed = directory_closed_file(directory, &path);
+    if (closed)
+        cli_message(cli, "cannot read %s: %s; run it as laterd's user, or as root", path.at,
+                    strerror(EACCES));
+    buf_fini(&path);
+    return closed;
+}
+
 int verifying_run(struct cli *cli, const char *directory, struct store_counts *out_counts)
 {
     struct os_disk *disk;
@@ -122,7 +135,8 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
             (void)puts("{\"ok\":false}");
         return EXIT_NOTHING;
     }
-    if (err == ERR_UNSUPPORTED) { /* a newer laterd's, which was printed: nothing is damaged */
+    bool closed = err == ERR_IO && complain_closed(cli, directory);
+    if (closed || err == ERR_UNSUPPORTED) { /* a newer laterd's, which was printed */
         if (cli->json && !out_counts)
             (void)puts("{\"ok\":false}");
         return EXIT_REFUSED;

@@ -43,14 +43,6 @@ struct redis_broker {
     const char *name; /* in the configuration */
 };
 
-/* The text without "redis.url", which is another key. */
-static const char *without_key(const char *error)
-{
-    static const char key[] = "redis.url";
-    error += strncmp(error, key, strlen(key)) == 0 ? strlen(key) : 0;
-    return error + strspn(error, ": ");
-}
-
 static enum err read_login(struct redis_login *login, const char *url,
                            struct broker_error *out_error)
 {
@@ -58,7 +50,7 @@ static enum err read_login(struct redis_login *login, const char *url,
     *login = (struct redis_login){.url = url, .sentinel_password = ""};
     enum err err = redis_login_read(login, &error);
     (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s",
-                   without_key(error.text));
+                   redis_url_clause(error.text));
     return err;
 }
 
@@ -85,7 +77,7 @@ static void log_in_unread(struct redis_login *login, const char *why)
 {
     const struct redis_broker *broker = login->owner;
     log_event(LOG_WARN, "broker_url_unread", "name=%s reason=\"url: %s\" hint=\"%s\"", broker->name,
-              without_key(why), "user and password stay those that it had before");
+              redis_url_clause(why), "user and password stay those that it had before");
 }
 
 static void closed(void *owner)

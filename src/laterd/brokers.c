@@ -9,6 +9,7 @@
 #include "laterd/broker_redis.h"
 #include "laterd/complain.h"
 #include "laterd/plugin_file.h"
+#include "sink/reference.h"
 
 /* The Debian package of the library that each type's plugin is linked with; "": built in. */
 static const char *package_of(enum target_type type)
@@ -116,6 +117,22 @@ int brokers_load(const struct config *config, struct brokers *out_brokers)
             status = check(out_brokers->plugins[broker->type], broker);
     }
     return status;
+}
+
+enum err brokers_check(const struct brokers *loaded, const struct config *config)
+{
+    for (unsigned i = 0; i < config->broker_count; i++) {
+        const struct config_broker *broker = &config->brokers[i];
+        const struct plugin *plugin =
+            broker->type == TARGET_REDIS ? &broker_redis : loaded->plugins[broker->type];
+        struct broker_options options = options_of(broker, NULL);
+        struct broker_error error = {.text = ""};
+        if (!plugin || reference_is(broker->url) || plugin->check(&options, &error) != ERR_INVALID)
+            continue;
+        (void)complain_options(broker, ERR_INVALID, &error);
+        return ERR_INVALID;
+    }
+    return OK;
 }
 
 /* ---- opening and closing ---- */

@@ -24,6 +24,13 @@ struct brokers {
  */
 int brokers_load(const struct config *config, struct brokers *out_brokers);
 
+/*
+ * What brokers_load() would refuse as wrong of a configuration that was read again, as far as the
+ * plugins that are loaded can tell; reads no reference. ERR_INVALID: the reason is on standard
+ * error.
+ */
+enum err brokers_check(const struct brokers *loaded, const struct config *config) MUST_USE;
+
 /* Opens a sink for each. 0, or the exit status. Options borrow from `config`. */
 int brokers_open(struct brokers *brokers, const struct config *config, struct loop *loop);
 

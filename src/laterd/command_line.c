@@ -108,10 +108,10 @@ static enum err check_addresses(const struct config *config)
 
 /* Not with sockets of the service manager: they take the place of addresses, which are not opened
  * then. */
-static enum err check_all_twice(const struct config *config)
+static enum err check_all_twice(const struct command_line *line, const struct config *config)
 {
     enum err err = OK;
-    if (getenv("LISTEN_FDS"))
+    if (line->passed)
         return OK;
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
         for (unsigned i = 0; i < config->listeners[kind].count && !err; i++)
@@ -120,10 +120,13 @@ static enum err check_all_twice(const struct config *config)
     return err;
 }
 
-enum err command_line_check(const struct config *config)
+/* As far as the configuration itself says. */
+static enum err check_words(const struct command_line *line, const struct config *config)
 {
     enum err err = check_addresses(config);
-    return err ? err : engine_check(config);
+    if (!err)
+        err = engine_check(config);
+    return err ? err : check_all_twice(line, config);
 }
 
 static void warn(const struct config *config)
@@ -140,15 +143,27 @@ static void warn(const struct config *config)
     buf_fini(&lines);
 }
 
-static enum err set_zone(const struct config *config)
+/* `err`: what zone_set() or zone_check() returned. */
+static enum err complain_zone(enum err err, const struct config *config)
 {
-    enum err err = zone_set(config->time_zone);
     if (err)
         complain("%sserver.time_zone = %s: this machine's time zone data has no zone of that name "
                  "(names are such as Europe/Berlin, Asia/Shanghai or UTC)",
                  config_place_text(config_place(config, "server", "time_zone")).text,
                  config->time_zone);
     return err;
+}
+
+enum err command_line_check(const struct command_line *running, const struct config *config)
+{
+    enum err err = check_words(running, config);
+    if (!err)
+        err = complain_zone(zone_check(config->time_zone), config);
+    if (!err)
+        err = brokers_check(&running->brokers, config);
+    if (!err)
+        err = laterd_journal_check(&running->journal, config);
+    return err ? err : election_check(&running->election, config);
 }
 
 /* At a start the log says it (data_dir_unused). */
@@ -198,8 +213,8 @@ static bool read_laterd(struct command_line *line, int *out_status)
     case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); return false;
     }
     *out_status = EXIT_WRONG_CONFIG;
-    if (command_line_check(&line->config) || check_all_twice(&line->config) ||
-        set_zone(&line->config))
+    if (check_words(line, &line->config) ||
+        complain_zone(zone_set(line->config.time_zone), &line->config))
         return false;
     if ((*out_status = exit_status_of(engine_read_files(&line->config, &line->login))) != 0)
         return false;
@@ -241,12 +256,13 @@ static bool read_beanstalkd(struct command_line *line, int *out_status)
     line->persist = options.persist;
     line->user = options.user;
     *out_status = EXIT_WRONG_CONFIG;
-    return set_zone(&line->config) == OK;
+    return complain_zone(zone_set(line->config.time_zone), &line->config) == OK;
 }
 
 bool command_line_read(int argc, char **argv, struct command_line *out_line, int *out_status)
 {
-    *out_line = (struct command_line){.argc = argc, .argv = argv, .persist = true};
+    *out_line = (struct command_line){
+        .argc = argc, .argv = argv, .persist = true, .passed = getenv("LISTEN_FDS") != NULL};
     config_init(&out_line->config);
     out_line->as_beanstalkd = beanstalkd_wanted(argc, argv);
     bool runs = out_line->as_beanstalkd ? read_beanstalkd(out_line, out_status)

@@ -21,8 +21,9 @@ struct command_line {
     struct election election;      /* its plugin is loaded; it is not open */
     struct redis_login login;      /* with engine = redis: was read */
     bool as_beanstalkd;
-    bool persist;                        /* false: nothing is kept on disk */
-    const char *user;                    /* to become; NULL: keep ours. Borrowed from argv */
+    bool passed;      /* the service manager opened sockets, in the place of addresses */
+    bool persist;     /* false: nothing is kept on disk */
+    const char *user; /* to become; NULL: keep ours. Borrowed from argv */
     char file_data_dir[CONFIG_TEXT_MAX]; /* the file's store.data_dir, if --data-dir overrides it */
     bool sets_data_dir;                  /* the file or the command line names a data directory */
 };
@@ -35,9 +36,13 @@ struct command_line {
 bool command_line_read(int argc, char **argv, struct command_line *out_line,
                        int *out_status) MUST_USE;
 
-/* Checks the addresses and URLs of a configuration that has passed config_check(). ERR_INVALID: the
-   reason is on standard error. Opens nothing. */
-enum err command_line_check(const struct config *config) MUST_USE;
+/*
+ * Checks a configuration that was read again and has passed config_check(): would the next start
+ * refuse it? No file or variable that it names is read, and no plugin is loaded. ERR_INVALID: the
+ * reason is on standard error. Opens nothing.
+ */
+enum err command_line_check(const struct command_line *running,
+                            const struct config *config) MUST_USE;
 
 /* The exit status of a failed start: beanstalkd has one for each reason, laterd always 1. */
 int command_line_failed(const struct command_line *line, int beanstalkd_status);

@@ -94,29 +94,55 @@ static int read_url(const struct config *config, struct election *election)
     return exit_status_of(err);
 }
 
-int election_load(const struct config *config, struct election *out_election)
+/* NULL: there is none, and the reason is on standard error. */
+static const struct scheme *find_scheme(const struct config *config, const char *url)
+{
+    const struct scheme *scheme = scheme_of(url);
+    if (!scheme)
+        complain("%smember.url must begin with zookeeper://, mysql:// or redis://, or be alone",
+                 place_of(config));
+    return scheme;
+}
+
+/* `election` has the plugin and the URL. */
+static enum err check(const struct election *election, const struct config *config)
 {
     struct member_error error = {.text = ""};
+    struct member_options options = options_of(election, config);
+    enum err err = election->plugin->check(&options, &error);
+    if (err)
+        complain("%smember.%s", place_of(config), error.text);
+    return err;
+}
+
+int election_load(const struct config *config, struct election *out_election)
+{
     *out_election = (struct election){.plugin = NULL};
     if (!config->member_url[0])
         return 0;
     int status = read_url(config, out_election);
     if (status)
         return status;
-    const struct scheme *scheme = scheme_of(out_election->url);
-    if (!scheme) {
-        complain("%smember.url must begin with zookeeper://, mysql:// or redis://, or be alone",
-                 place_of(config));
+    const struct scheme *scheme = find_scheme(config, out_election->url);
+    if (!scheme)
         return EXIT_WRONG_CONFIG;
-    }
     status = load(config, scheme, out_election);
-    if (status)
-        return status;
-    struct member_options options = options_of(out_election, config);
-    enum err err = out_election->plugin->check(&options, &error);
-    if (err)
-        complain("%smember.%s", place_of(config), error.text);
-    return exit_status_of(err);
+    return status ? status : exit_status_of(check(out_election, config));
+}
+
+enum err election_check(const struct election *loaded, const struct config *config)
+{
+    struct election read = {.plugin = NULL};
+    if (!config->member_url[0] || reference_is(config->member_url))
+        return OK;
+    const struct scheme *scheme = find_scheme(config, config->member_url);
+    if (!scheme)
+        return ERR_INVALID;
+    read.plugin = scheme->built_in;
+    if (!read.plugin && loaded->plugin && scheme_of(loaded->url) == scheme)
+        read.plugin = loaded->plugin;
+    (void)snprintf(read.url, sizeof(read.url), "%s", config->member_url); /* it fits */
+    return read.plugin && check(&read, config) == ERR_INVALID ? ERR_INVALID : OK;
 }
 
 /* Sets the URL where clients reach us, from an address that we listen on: for "all interfaces" the

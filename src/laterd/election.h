@@ -22,6 +22,12 @@ struct election {
  */
 int election_load(const struct config *config, struct election *out_election) MUST_USE;
 
+/*
+ * What election_load() would refuse as wrong of a configuration that was read again, as far as the
+ * plugin that is loaded can tell; reads no reference. ERR_INVALID: the reason is on standard error.
+ */
+enum err election_check(const struct election *loaded, const struct config *config) MUST_USE;
+
 /* Begins to take part. `http`: an address that we listen on, used if member.advertise is empty; "":
    none. Returns 0, or the exit status. */
 int election_open(struct election *election, const struct config *config, struct loop *loop,

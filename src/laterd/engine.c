@@ -100,6 +100,50 @@ static void warn_if_shared(struct disk *disk, const char *dir)
                   dir, foreign.count, foreign.first);
 }
 
+static void complain_owner(const struct os_disk_owner *owner)
+{
+    if (owner->uid == geteuid())
+        complain("it, or what is in it, has the mode %04o: chmod -R u+rwX it, or choose another "
+                 "(store.data_dir, --data-dir)",
+                 (unsigned)owner->mode);
+    else
+        complain("it, or what is in it, belongs to user %ld, and laterd runs as user %ld: "
+                 "chown -R it to laterd's user, or choose another (store.data_dir, --data-dir)",
+                 (long)owner->uid, (long)geteuid());
+}
+
+struct unusable {
+    const struct os_disk *disk;
+    const char *dir;
+    bool found;
+};
+
+static void find_unusable(void *ctx, const char *name)
+{
+    struct unusable *unusable = ctx;
+    struct os_disk_owner owner;
+    int failed =
+        !unusable->found && is_known_file(name) ? os_disk_may_use(unusable->disk, name, &owner) : 0;
+    if (!failed)
+        return;
+    unusable->found = true;
+    complain("cannot use %s in \"%s\", the data directory: %s", name, unusable->dir,
+             strerror(failed));
+    complain_owner(&owner);
+}
+
+/* True: a file of the store is not ours to use, which was printed. A laterd that root once ran in
+   the directory by hand leaves such files. */
+static bool complain_unusable(const struct laterd_engine *engine, const char *dir)
+{
+    struct unusable unusable = {.disk = engine->disk, .dir = dir};
+    if (!engine->disk)
+        return false;
+    struct disk *disk = os_disk_port(engine->disk);
+    enum err err = disk->verbs->list(disk, find_unusable, &unusable);
+    return !err && unusable.found;
+}
+
 static void complain_store(const char *dir, enum err err, const struct store_error *error)
 {
     const char *colon = error->text[0] ? ": " : "";
@@ -130,14 +174,8 @@ static bool is_writable(struct os_disk *disk, const char *dir)
     if (failed == EROFS)
         complain("its file system is mounted read-only: mount it read-write, or choose another "
                  "directory (store.data_dir, --data-dir)");
-    else if (owner.uid == geteuid())
-        complain("it, or what is in it, has the mode %04o: chmod -R u+rwX it, or choose another "
-                 "(store.data_dir, --data-dir)",
-                 (unsigned)owner.mode);
     else
-        complain("it, or what is in it, belongs to user %ld, and laterd runs as user %ld: "
-                 "chown -R it to laterd's user, or choose another (store.data_dir, --data-dir)",
-                 (long)owner.uid, (long)geteuid());
+        complain_owner(&owner);
     return false;
 }
 
@@ -198,7 +236,8 @@ static int open_store(const struct command_line *line, struct platform *platform
         return EXIT_FAILURE;
     }
     if (err) {
-        complain_store(line->config.data_dir, err, &error);
+        if (err != ERR_IO || !complain_unusable(engine, line->config.data_dir))
+            complain_store(line->config.data_dir, err, &error);
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     }
     if (error.text[0])

@@ -8,6 +8,7 @@
 #include "laterd/complain.h"
 #include "laterd/plugin_file.h"
 #include "server/assemble.h"
+#include "sink/reference.h"
 
 enum { CLOSE_GRACE_US = 2 * 1000 * 1000 };
 
@@ -58,6 +59,20 @@ int laterd_journal_load(const struct config *config, struct laterd_journal *out_
     }
     out_journal->plugin = plugin;
     return 0;
+}
+
+enum err laterd_journal_check(const struct laterd_journal *loaded, const struct config *config)
+{
+    struct journal_options options = options_of(config, NULL);
+    struct journal_error error = {.text = ""};
+    if (!config->journal_url[0] || !loaded->plugin || reference_is(config->journal_url))
+        return OK;
+    if (reference_is(options.password))
+        options.password = "";
+    if (loaded->plugin->check(&options, &error) != ERR_INVALID)
+        return OK;
+    complain("%s[journal] %s", place_of(config), error.text);
+    return ERR_INVALID;
 }
 
 static struct journal *make(struct journal_maker *maker)

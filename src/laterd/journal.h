@@ -34,6 +34,11 @@ struct journal_maker *laterd_journal_maker(struct laterd_journal *journal,
  */
 int laterd_journal_load(const struct config *config, struct laterd_journal *out_journal);
 
+/* What laterd_journal_load() would refuse as wrong of a configuration that was read again, if the
+   plugin is loaded; reads no reference. ERR_INVALID: the reason is on standard error. */
+enum err laterd_journal_check(const struct laterd_journal *loaded,
+                              const struct config *config) MUST_USE;
+
 /* Sets the member and epoch that we lead with, before laterd_journal_open(). NULL: no election, or
    the member is about to be closed. */
 void laterd_journal_set_leader(struct laterd_journal *journal, const struct member *member,

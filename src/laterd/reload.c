@@ -23,7 +23,7 @@ static void log_what_needs_a_restart(const struct config *running, const struct 
     if (keys.len)
         log_event(LOG_WARN, "reload_needs_restart",
                   "keys=\"%.*s\" hint=\"laterd goes on with the values that these keys had at its "
-                  "start: restart it to apply them\"",
+                  "start: restart it to apply them; --check-config says whether it will start\"",
                   (int)keys.len, keys.at);
     buf_fini(&keys);
 }
@@ -45,7 +45,7 @@ void reload(struct command_line *line)
         log_failure(&error);
         return;
     }
-    if (command_line_check(&config)) {
+    if (command_line_check(line, &config)) {
         log_event(LOG_ERROR, "reload_failed",
                   "error=\"see the line before\" hint=\"nothing was changed\"");
         return;

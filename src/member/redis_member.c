@@ -296,7 +296,8 @@ static enum err read_options(const struct member_options *options, struct redis_
 {
     struct redis_error error = {.text = ""};
     enum err err = redis_url_read(bytes_str(options->url), &redis->url, &error);
-    (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s", error.text);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s",
+                   redis_url_clause(error.text));
     if (err)
         return err;
     take_password(&redis->url);

@@ -351,24 +351,29 @@ bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner
     return true;
 }
 
-int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owner)
+/* As os_disk_may_write(), of one file. */
+static int may_use(const struct os_disk *disk, const char *name, int mode,
+                   struct os_disk_owner *out_owner)
 {
-    static const struct {
-        const char *name;
-        int mode;
-    } needed[] = {{".", W_OK | X_OK}, {"LOCK", R_OK | W_OK}};
     struct stat status;
     *out_owner = (struct os_disk_owner){.uid = geteuid()};
-    for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++) {
-        if (!faccessat(disk->dir_fd, needed[i].name, needed[i].mode, AT_EACCESS) || errno == ENOENT)
-            continue;
-        int failed = errno;
-        if (!fstatat(disk->dir_fd, needed[i].name, &status, 0))
-            *out_owner =
-                (struct os_disk_owner){.uid = status.st_uid, .mode = status.st_mode & 07777};
-        return failed;
-    }
-    return 0;
+    if (!faccessat(disk->dir_fd, name, mode, AT_EACCESS) || errno == ENOENT)
+        return 0;
+    int failed = errno;
+    if (!fstatat(disk->dir_fd, name, &status, 0))
+        *out_owner = (struct os_disk_owner){.uid = status.st_uid, .mode = status.st_mode & 07777};
+    return failed;
+}
+
+int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owner)
+{
+    int failed = may_use(disk, ".", W_OK | X_OK, out_owner);
+    return failed ? failed : may_use(disk, "LOCK", R_OK | W_OK, out_owner);
+}
+
+int os_disk_may_use(const struct os_disk *disk, const char *name, struct os_disk_owner *out_owner)
+{
+    return may_use(disk, name, R_OK | W_OK, out_owner);
 }
 
 struct disk *os_disk_port(struct os_disk *disk)

@@ -30,9 +30,14 @@ static bool zone_exists(const char *name)
     return count == sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
 }
 
+enum err zone_check(const char *name)
+{
+    return name[0] && !zone_exists(name) ? ERR_NOT_FOUND : OK;
+}
+
 enum err zone_set(const char *name)
 {
-    if (name[0] && !zone_exists(name))
+    if (zone_check(name))
         return ERR_NOT_FOUND;
     if (name[0] && setenv("TZ", strcmp(name, "UTC") == 0 ? "UTC0" : name, 1) != 0)
         return ERR_NOT_FOUND; /* without memory for a word; nothing was changed */

@@ -16,6 +16,9 @@
  */
 enum err zone_set(const char *name) MUST_USE;
 
+/* ERR_NOT_FOUND: zone_set() would not find it. Changes nothing. */
+enum err zone_check(const char *name) MUST_USE;
+
 /* The zone's offset from UTC at this time, in microseconds, positive to the east. Any thread. */
 int64_t zone_east_us(int64_t at_us);
 

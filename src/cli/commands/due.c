@@ -79,6 +79,8 @@ const struct command command_due = {
     .summary = "Show how many delayed jobs are due within some durations",
     .help = "Of all topics. JOBS are due by then, MORE of them not by the time of the line above.\n"
             "Without a DURATION: 1m 10m 1h 6h 1d 7d 30d. Up to 64, from short to long.\n"
+            "Where more than 1000 are due about the same time a count may be an estimate: see\n"
+            "man later.\n"
             "\nExamples:\n"
             "  later due\n"
             "  later due 5m 90d 3650d\n",

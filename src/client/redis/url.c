@@ -184,3 +184,10 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url, struct red
     *out_url = url;
     return OK;
 }
+
+const char *redis_url_clause(const char *error)
+{
+    static const char key[] = "redis.url";
+    error += strncmp(error, key, strlen(key)) == 0 ? strlen(key) : 0;
+    return error + strspn(error, ": ");
+}

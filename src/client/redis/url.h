@@ -54,6 +54,9 @@ struct redis_error {
 enum err redis_url_read(struct bytes text, struct redis_url *out_url,
                         struct redis_error *out_error) MUST_USE;
 
+/* The part of an error's text behind "redis.url", for a URL that is the value of another key. */
+const char *redis_url_clause(const char *error);
+
 /* "host:port", "[::1]:port" or the path; for logs and messages. `room`, of REDIS_HOST_MAX + 8 bytes
    for any address, is only used if it is not a path. */
 struct bytes redis_address_text(const struct redis_address *address, char *room, size_t room_bytes);

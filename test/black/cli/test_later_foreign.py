@@ -1,5 +1,6 @@
 """later, asking what is no laterd: all it answers is 200, or nothing. Nothing was done then."""
 
+import base64
 import json
 import os
 import re
@@ -109,6 +110,18 @@ def test_no_control_character_of_a_server_reaches_the_terminal(words):
         done = later(fake.url, words)
     assert re.search(r"\?\[2J\?1m\?", done.stdout + done.stderr), done
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr), done
+
+
+@pytest.mark.parametrize("words, path, answer", [
+    ("attempts j", "GET /v1/jobs/j/attempts", lambda said: {"attempts": [{"code": 500, **said}]}),
+    ("topic test t", "POST /v1/topics/t/test", lambda said: {"outcome": "failed", **said}),
+])
+def test_of_an_answer_that_is_no_utf8_what_is_ascii_is_shown(words, path, answer):
+    """As of an old page in GBK: what a receiver said was left out."""
+    said = base64.b64encode("<h1>500</h1>数据库 timeout\n".encode("gbk")).decode()
+    for text, shown in ((said, "<h1>500</h1>?????? timeout\n"), ("", ""), ("*", "")):
+        with Fake({path: (200, answer({"response_base64": text}))}) as fake:
+            assert later(fake.url, words).stdout.endswith(shown)
 
 
 def test_lines_are_pushed_only_if_the_server_says_what_became_of_each():

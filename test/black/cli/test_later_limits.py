@@ -86,6 +86,25 @@ def test_a_low_limit_of_bytes_in_a_request_breaks_no_bulk_push(laterd):
     assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "100 pushed, 0 refused\n", "")
 
 
+def test_a_line_that_no_request_may_hold_does_not_stop_the_rest(laterd):
+    server = laterd({"limits": {"request_bytes": 4096, "body_bytes": 1024}})
+    url = f"http://127.0.0.1:{server.port}"
+    lines = ["a", "x" * 5000, "b", "y" * 600000, "c"]
+    answer = run(url, "push", "t", "--lines", input="\n".join(lines))
+    assert (answer.returncode, answer.stdout) == (REFUSED, "3 pushed, 2 refused\n")
+    assert answer.stderr == "".join(
+        f"later push: line {number}: the job has {size + 12} bytes as JSON; limits.request_bytes is 4.0 KiB\n"
+        for number, size in ((2, 5000), (4, 600000)))
+    assert run(url, "pop", "t", "--max", "9", "--body").stdout == "a\nb\nc\n"
+    exported = json.loads(run(url, "export", "t").stdout.splitlines()[2])
+    text = [json.dumps(line) for line in (
+        {"later": {"format": 1}}, {"topic": {"name": "t"}}, {"job": {**exported["job"], "id": "l", "body": "x" * 5000}},
+        {"job": {**exported["job"], "id": "m", "body": "m"}}, {"end": {"topics": 1, "jobs": 2}})]
+    answer = run(url, "import", input="\n".join(text) + "\n")
+    assert (answer.returncode, "1 imported, 0 there already, 1 refused" in answer.stdout) == (REFUSED, True), answer
+    assert "job l of topic t: the job has " in answer.stderr and "stopped" not in answer.stderr
+
+
 def test_all_buried_jobs_that_were_asked_for_are_kicked(small):
     jobs = "".join('{"state":"buried"}\n' for _ in range(250))
     assert small("push", "dead", "--ndjson", input=jobs).returncode == DONE

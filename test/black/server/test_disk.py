@@ -554,6 +554,28 @@ def test_a_directory_that_it_may_not_write_to_is_reported_with_what_to_do(whose)
     assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
 
 
+@nobody.ROOT_ONLY
+def test_a_file_of_the_store_that_root_once_made_is_named_with_what_to_do(laterd):
+    """By a laterd that was tried by hand, in the service's directory."""
+    with nobody.folder_for_nobody() as folder:
+        data = os.path.join(folder, "data")
+        server = laterd(data=data)
+        with Client(server.port) as client:
+            client.push_id("t", body="x")
+        server.stop()
+        for name in os.listdir(data):
+            os.chown(os.path.join(data, name), nobody.NOBODY, nobody.NOBODY)
+        os.chown(data, nobody.NOBODY, nobody.NOBODY)
+        os.chown(os.path.join(data, "wal-00000001"), 0, 0)
+        done = nobody.run_as_nobody(folder, LATERD, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none")
+        verified = nobody.run_as_nobody(folder, LATER, "verify", data)
+    assert done.returncode == 1 and f'cannot use wal-00000001 in "{data}", the data directory: Permission' in done.stderr
+    assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
+    assert verified.returncode == 4, "nothing is damaged"
+    assert verified.stderr.endswith(f"later verify: cannot read {data}/wal-00000001: Permission denied; "
+                                    "run it as laterd's user, or as root\n")
+
+
 def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir(mode=0o700)

@@ -518,6 +518,34 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     assert server.events("draining") == [], "info is not logged any more"
 
 
+def test_sighup_refuses_what_the_next_start_would_refuse(laterd):
+    """It would say that a restart applies it, and after that restart nobody serves."""
+    server = laterd({"server": {"log_level": "info"}, "broker.b": {"type": "redis", "url": "redis://127.0.0.1:1"}})
+    whole, failed = server.config, 0
+    for section, values, why in (
+            ("server", {"time_zone": "Mars/Phobos"}, "server.time_zone = Mars/Phobos: this machine's"),
+            ("server", {"http": "127.0.0.1:9", "beanstalk": "127.0.0.1:9"}, "server.http has this address, too"),
+            ("broker.b", {"type": "redis", "url": "10.0.0.1:6379"}, "[broker.b] url: must begin with redis://"),
+            ("member", {"url": "etcd://127.0.0.1"}, "member.url must begin with zookeeper://"),
+            ("member", {"url": "redis://a:b:c"}, "member.url: no host, too many")):
+        server.config = {**whole, section: values}
+        server.command()  # writes the file again
+        server.signal(signal.SIGHUP)
+        failed += 1
+        assert server.wait_log("reload_failed", count=failed), values
+        assert eventually(lambda why=why: any(why in line for line in server.lines)), values
+    for section, values in (("server", {"time_zone": "UTC", "log_level": "info"}),
+                            ("member", {"url": "file:/missing"}), ("member", {"url": "alone"}),
+                            ("broker.b", {"type": "redis", "url": "file:/missing"})):
+        server.config = {**whole, section: values}
+        server.command()
+        count = len(server.events("reloaded"))
+        server.signal(signal.SIGHUP)
+        assert server.wait_log("reloaded", count=count + 1), values
+    assert len(server.events("reload_failed")) == failed
+    assert all("--check-config" in facts for _, facts in server.events("reload_needs_restart"))
+
+
 def test_sighup_does_not_lose_who_waits(laterd):
     server = laterd()
     body = b'{"topics":["t"],"wait":"20s"}'
@@ -568,7 +596,7 @@ def test_it_tells_the_service_manager_when_it_is_ready_and_when_it_stops(laterd,
 
 
 def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
-    with socket.socket() as listening:
+    with socket.socket() as listening, open(tmp_path / "log", "w", encoding="utf-8") as log:
         listening.bind(("127.0.0.1", 0))
         listening.listen(10)
         port = listening.getsockname()[1]
@@ -579,11 +607,14 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
             with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data",
                                    "--beanstalk", "none", "--http", "127.0.0.1:1", "--http",
                                    "127.0.0.1:1,sdmq"],  # not opened: only the dialects count
-                                  pass_fds=[listening.fileno()]) as process:
+                                  pass_fds=[listening.fileno()], stderr=log) as process:
                 try:
                     assert early.get("/healthz").status == 200
                     with Client(port) as client:
                         assert client.push("t", body="x").status == 201
+                    process.send_signal(signal.SIGHUP)  # nor do they when it reads them again
+                    assert eventually(lambda: " reload" in (tmp_path / "log").read_text())
+                    assert " reloaded " in (tmp_path / "log").read_text()
                 finally:
                     process.terminate()
                 assert process.wait(PATIENCE_S) == 0
