@@ -265,7 +265,8 @@ static void update_lane(struct shipment *shipment, const struct outcome *outcome
         lane->not_before_us = now_us + AGAIN_US;
         return;
     }
-    if ((!outcome->unhealthy || shipment->own_url) && lane->window < pump->options.concurrency)
+    bool well = !outcome->unhealthy && !outcome->untried;
+    if ((well || shipment->own_url) && lane->window < pump->options.concurrency)
         lane->window++;
     if (shipment->own_url)
         return;

@@ -39,7 +39,7 @@ struct outcome {
     enum outcome_kind kind;
     uint16_t code;          /* the HTTP status; 0: no answer, or not HTTP */
     bool unhealthy;         /* no connection, time-out, 429, 5xx: counts for the circuit breaker */
-    bool untried;           /* refused before it was sent: says nothing of the receiver's health */
+    bool untried;           /* not sent, or a broker refused this job: says nothing of its health */
     int64_t retry_after_us; /* the delay that the receiver asked for; -1: none */
     int64_t took_us;        /* from sending to the answer */
     /* Each up to its OUTCOME_…_MAX bytes: */

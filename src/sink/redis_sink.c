@@ -140,6 +140,7 @@ static void report(struct push *push, enum outcome_kind kind, bool unhealthy, co
         return;
     struct outcome outcome = {.kind = kind,
                               .unhealthy = unhealthy,
+                              .untried = kind == OUTCOME_REFUSED, /* as of other brokers */
                               .retry_after_us = -1,
                               .took_us = loop_of(redis)->now_us - push->begun_us,
                               .address = bytes_str(redis->name),

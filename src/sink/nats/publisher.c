@@ -150,6 +150,7 @@ static void report(struct nats *nats, struct broker_item *item, natsStatus statu
         kind = OUTCOME_UNSENT;
     } else {
         unhealthy = code == JSInsufficientResourcesErr || code == JSMemoryResourcesExceededErr ||
+                    code == JSAccountResourcesExceededErr ||
                     code == JSStorageResourcesExceededErr || code == JSStreamStoreFailedErr;
     }
     broker_finish(nats->thread, item, kind, unhealthy, reason);

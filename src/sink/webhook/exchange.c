@@ -475,7 +475,9 @@ static void set_request(struct transfer *transfer, const struct delivery *delive
     int64_t timeout_us = timeout_of(sender, delivery);
     int64_t connect_us = sender->options->connect_timeout_us;
     bool new = silence_wants_new(&sender->silence, transfer->host, clock_monotonic_us());
-    SET(transfer, CURLOPT_FORBID_REUSE, 0L);
+    /* Nobody would use it before the receiver is trusted again: it would only push connections of
+       other receivers out, and one without any answer yet is not known to be silent. */
+    SET(transfer, CURLOPT_FORBID_REUSE, new ? 1L : 0L);
     SET(transfer, CURLOPT_FRESH_CONNECT, new ? 1L : 0L);
     SET(transfer, CURLOPT_HTTPHEADER, transfer->request.list);
     SET(transfer, CURLOPT_POSTFIELDS, delivery->body.len ? delivery->body.at : "");
@@ -609,6 +611,7 @@ static void explain_failure(struct transfer *transfer, struct exchange *exchange
         explain(exchange, "ca, certificate or key of the target cannot be used: %.140s",
                 detail(transfer, result));
         exchange->outcome.unhealthy = false;
+        exchange->outcome.untried = true;
         break;
     case CURLE_SSL_CONNECT_ERROR:
         explain(exchange, "TLS failed: %.180s", detail(transfer, result));

@@ -6,7 +6,8 @@
  * nothing while a request waited for its whole time gets new connections, until libcurl finds the
  * silent one too old. Requests that are under way on it go on: it may only be slow.
  *
- * A connection is known by its local port. Webhooks' thread only. All O(1).
+ * A connection is known by its local port. Nothing that is noted is ever evicted: when a balancer
+ * restarts, hundreds of receivers fall silent at once. Webhooks' thread only. All O(1).
  */
 #ifndef LATERD_SINK_WEBHOOK_SILENCE_H
 #define LATERD_SINK_WEBHOOK_SILENCE_H
@@ -14,22 +15,14 @@
 #include "port/sink.h"
 
 enum {
-    SILENCE_CONNECTIONS = 1024, /* by their ports' hash; of two in one place the newer is known */
-    SILENCE_HOSTS = 16,
-    SILENCE_AGE_S = 118, /* CURLOPT_MAXAGE_CONN: longer unused, it is not used again */
+    SILENCE_PORTS = UINT16_MAX + 1,
+    SILENCE_HOSTS = 4096, /* by their names' hash; two in one place are marked together */
+    SILENCE_AGE_S = 118,  /* CURLOPT_MAXAGE_CONN: longer unused, it is not used again */
 };
 
 struct silence {
-    struct {
-        uint16_t port; /* local; 0: none */
-        bool shared;   /* by several requests at a time: HTTP/2 */
-        int64_t us;    /* when an answer came last */
-    } heard[SILENCE_CONNECTIONS];
-    struct {
-        char name[OUTCOME_ADDRESS_MAX]; /* host:port */
-        int64_t until_us;               /* it gets new connections */
-    } hosts[SILENCE_HOSTS];
-    unsigned next;
+    int64_t heard_us[SILENCE_PORTS]; /* by local port: the last answer over HTTP/2; 0: none */
+    int64_t until_us[SILENCE_HOSTS]; /* by the hash of host:port: it gets new connections */
 };
 
 /* An answer begins: `line` is its first one. */

@@ -87,3 +87,4 @@ def test_a_connection_that_brings_no_answers_any_more_is_not_used_again(laterd, 
         assert eventually(lambda: client.state("behind") in (None, "buried"), 20)
         assert client.state("behind") is None
         assert [request["sessions"] for request in receiver.requests] == [1, 1, 2]
+        assert eventually(lambda: len(relay.pairs) == 1)  # the new one is not kept

@@ -4,8 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/list.h"
 #include "base/log.h"
@@ -115,10 +118,32 @@ static void who_was_asked_was_tried(void **state)
     assert_non_null(strstr(sent.reason, "cannot be read"));
 }
 
+/* libcurl reads it only when there is a connection. */
+static void a_file_that_is_missing_says_nothing_of_the_receiver(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char url[64];
+    struct sent sent;
+    (void)state;
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    (void)snprintf(url, sizeof(url), "https://127.0.0.1:%u/", ntohs(at.sin_port));
+    struct target target = {.type = TARGET_HTTP,
+                            .http = {.url = bytes_str(url), .ca = BYTES("/nowhere/ca.pem")}};
+    deliver(&target, &sent);
+    (void)close(fd);
+    assert_true(sent.kind == OUTCOME_FAILED && sent.untried);
+    assert_non_null(strstr(sent.reason, "cannot be used"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_asked_was_tried),
+        cmocka_unit_test(a_file_that_is_missing_says_nothing_of_the_receiver),
         cmocka_unit_test(the_longest_name_of_a_file_is_not_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
