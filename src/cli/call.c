@@ -237,6 +237,7 @@ static void check_prefix(struct cli *cli)
 static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
     cli_begin(cli);
+    cli->over_limit = false; /* cli_refusal() may set it */
     request->connect_us = cli->timeout_us;
     if (__builtin_add_overflow(cli->timeout_us, cli->wait_us, &request->timeout_us))
         request->timeout_us = INT64_MAX;
@@ -251,7 +252,7 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     if (out_answer->status >= 200 && out_answer->status <= 299)
         return EXIT_DONE;
     cli->refused_status = out_answer->status;
-    cli->expected = cli->over_limit = false; /* cli_refusal() may set them */
+    cli->expected = false; /* cli_refusal() may set it, too */
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
     bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "no_such_path") == 0;

@@ -68,7 +68,8 @@ bool directory_has_store(const char *path)
 
 static bool is_of_store(const char *name)
 {
-    static const char *const starts[] = {"MANIFEST", "LOCK", "wal-", "slice-", "hist-"};
+    static const char *const starts[] = {"MANIFEST", "LOCK",  "wal-",
+                                         "slice-",   "hist-", "far-index"};
     bool is = false;
     for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
         is |= strncmp(name, starts[i], strlen(starts[i])) == 0;

@@ -135,7 +135,9 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
             (void)puts("{\"ok\":false}");
         return EXIT_NOTHING;
     }
-    bool closed = err == ERR_IO && complain_closed(cli, directory);
+    /* A slice or an image that cannot be opened is no error, but counts as bad. */
+    bool unread = err == ERR_IO || (err == OK && counts.bad > 0);
+    bool closed = unread && complain_closed(cli, directory);
     if (closed || err == ERR_UNSUPPORTED) { /* a newer laterd's, which was printed */
         if (cli->json && !out_counts)
             (void)puts("{\"ok\":false}");

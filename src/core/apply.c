@@ -340,7 +340,8 @@ __attribute__((always_inline)) static inline void begin_command(struct core *cor
 bool core_delete_far(struct core *core, int64_t now_us, const struct cmd *cmd,
                      const struct event *event, void *ctx)
 {
-    bool plain = cmd->kind == CMD_DELETE && cmd->job.lease == 0 && event->job.due_us > now_us;
+    bool plain = cmd->kind == CMD_DELETE && cmd->job.lease == 0 && event->job.due_us > now_us &&
+                 !core_far_is_due(core, event);
     uint32_t number = plain ? core_take_apart(core, event) : POOL_NONE;
     if (number == POOL_NONE)
         return false;

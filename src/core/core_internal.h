@@ -182,6 +182,8 @@ struct core {
  */
 bool core_add_far(struct core *core, const struct job *job, enum job_state state) MUST_USE;
 void core_take_far(struct core *core, const struct job *job, enum job_state state);
+/* Has the due time of the delayed far job come, now or before the clock was set back? */
+bool core_far_is_due(const struct core *core, const struct event *event);
 /* Far jobs of a topic that are in this state; `urgent` as in topic::urgent. */
 struct far_count {
     enum job_state state;

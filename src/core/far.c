@@ -340,8 +340,7 @@ static struct far_job far_job_at(const struct core *core, const struct event *ev
     return far_job_in(core, event, is_ready ? JOB_READY : event->job.state);
 }
 
-/* Has the due time of the delayed far job come, now or before the clock was set back? */
-static bool is_due(const struct core *core, const struct event *event)
+bool core_far_is_due(const struct core *core, const struct event *event)
 {
     const struct far_jobs *far = &core->far;
     return event->job.due_us <= core->now_us ||
@@ -369,7 +368,7 @@ bool core_arrive(struct core *core, const struct event *event)
     uint32_t number = core_restore_job(core, event, topic);
     struct job *job = core_job(core, number);
     job_restore(job, far.state);
-    bool falls_due = far.state == JOB_DELAYED && is_due(core, event);
+    bool falls_due = far.state == JOB_DELAYED && core_far_is_due(core, event);
     enum job_state state = falls_due ? JOB_READY : far.state;
     job->was_due = state == JOB_READY;
     if (falls_due)
@@ -395,7 +394,7 @@ bool core_near(struct core *core, const struct event *event)
 {
     struct far_job far = far_job_at(core, event);
     struct topic *topic = topic_of(core, event);
-    if (!topic || far.state != JOB_DELAYED || !is_due(core, event) ||
+    if (!topic || far.state != JOB_DELAYED || !core_far_is_due(core, event) ||
         (topic->waiters > 0 && topic->pause_until_us == 0) ||
         in_memory(core, JOB_READY) < core->limits.ready_in_memory)
         return topic && far.state == JOB_DELAYED && core_arrive(core, event);

@@ -122,8 +122,8 @@ static void find_unusable(void *ctx, const char *name)
 {
     struct unusable *unusable = ctx;
     struct os_disk_owner owner;
-    int failed =
-        !unusable->found && is_known_file(name) ? os_disk_may_use(unusable->disk, name, &owner) : 0;
+    bool is_ours = is_known_file(name) && strcmp(name, "lost+found") != 0; /* that is root's */
+    int failed = !unusable->found && is_ours ? os_disk_may_use(unusable->disk, name, &owner) : 0;
     if (!failed)
         return;
     unusable->found = true;

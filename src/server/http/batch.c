@@ -184,8 +184,9 @@ static bool step(struct batch *batch)
         problem = decoded->problem;
         batch->lone = decoded->body.len > LONE_BODY_BYTES;
     } else {
-        if (!api_batch_next(&batch->items, &server->options.api, server->loop->now_us,
-                            &server->scratch, &cmd, &problem))
+        int64_t now_us = decode_time_us(batch->request->decoding, server);
+        if (!api_batch_next(&batch->items, &server->options.api, now_us, &server->scratch, &cmd,
+                            &problem))
             return false;
         read = before - batch->items.rest.len;
         batch->lone = false;

@@ -99,6 +99,11 @@ const struct decoded_item *decode_next_item(struct decoding *decoding, struct ap
     return item;
 }
 
+int64_t decode_time_us(const struct decoding *decoding, const struct server *server)
+{
+    return decoding ? decoding->now_us : server->loop->now_us;
+}
+
 static void run(struct work *work)
 {
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);

@@ -30,6 +30,9 @@ struct decoded_item {
 /* The next item of a batch, if the worker has decoded it, and moves *batch behind it; else NULL.
    The decoding may be NULL. */
 const struct decoded_item *decode_next_item(struct decoding *decoding, struct api_batch *batch);
+/* The time from which delays count in all items of a batch, so that jobs keep their order whoever
+   decodes them: when the request was whole. Without a decoding: now. */
+int64_t decode_time_us(const struct decoding *decoding, const struct server *server);
 
 /* Called when the request is answered or abandoned. NULL does nothing. */
 void decode_free(struct decoding *decoding);

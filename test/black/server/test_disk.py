@@ -567,11 +567,17 @@ def test_a_file_of_the_store_that_root_once_made_is_named_with_what_to_do(laterd
             os.chown(os.path.join(data, name), nobody.NOBODY, nobody.NOBODY)
         os.chown(data, nobody.NOBODY, nobody.NOBODY)
         os.chown(os.path.join(data, "wal-00000001"), 0, 0)
+        os.mkdir(os.path.join(data, "lost+found"), 0o700)  # root's, on any file system
         done = nobody.run_as_nobody(folder, LATERD, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none")
         verified = nobody.run_as_nobody(folder, LATER, "verify", data)
+        os.chown(os.path.join(data, "wal-00000001"), nobody.NOBODY, nobody.NOBODY)
+        with open(os.path.join(data, "far-index"), "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as image:
+            image.write(bytes(4096))
+        beside = nobody.run_as_nobody(folder, LATER, "verify", data)
     assert done.returncode == 1 and f'cannot use wal-00000001 in "{data}", the data directory: Permission' in done.stderr
     assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
-    assert verified.returncode == 4, "nothing is damaged"
+    assert verified.returncode == beside.returncode == 4, "nothing is damaged"
+    assert f"cannot read {data}/far-index: Permission denied" in beside.stderr
     assert verified.stderr.endswith(f"later verify: cannot read {data}/wal-00000001: Permission denied; "
                                     "run it as laterd's user, or as root\n")
 

@@ -277,6 +277,14 @@ def test_a_batch_of_long_bodies(laterd):
         turns_stay_short(server, play)
 
 
+def test_a_batch_with_a_long_body_keeps_its_order(server):
+    """The worker reads the long one, before the others are read."""
+    jobs = [{"id": "a", "body": "x"}, {"id": "b", "body": "y" * 300_000}, {"id": "c", "body": "z"}]
+    with Client(server.port) as client:
+        assert client.post("/v1/topics/in-order/jobs", jobs).json()["failed"] == 0
+        assert [job["id"] for job in client.reserve_all("in-order", 3)] == ["a", "b", "c"]
+
+
 def test_peek_delayed_again_and_again(server):
     fill(server, "far", 20_000, delay=86_400)
     turns_stay_short(server, lambda: send_and_count(

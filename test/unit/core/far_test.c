@@ -34,6 +34,13 @@ static bool delete_far(const struct event *event, struct cmd_job job, int64_t no
     return core_delete_far(bed.core, now_us, &cmd, event, &bed);
 }
 
+/* The clock was set back: this one has been due. */
+static int64_t was_later(void *ctx, uint64_t where)
+{
+    (void)ctx;
+    return where == slice.where ? START + SECOND : INT64_MIN;
+}
+
 /* A delete needs no job in memory: it ends where it is, with the same event and counts. */
 static void a_far_job_is_deleted_where_it_is(void **state)
 {
@@ -52,6 +59,9 @@ static void a_far_job_is_deleted_where_it_is(void **state)
     struct cmd_job leased = by_id;
     leased.lease = 7;
     assert_false(delete_far(&event, leased, START));
+    core_use_far_due(bed.core, was_later, NULL);
+    assert_false(delete_far(&event, by_id, START)); /* it is ready */
+    core_use_far_due(bed.core, NULL, NULL);
     assert_int_equal(emitted, before);
     assert_int_equal(delayed(), 1);
     assert_true(delete_far(&event, by_id, START));
