@@ -219,6 +219,19 @@ static enum err open_anew(const struct command_line *line, const struct platform
     return err ? err : redis_engine_open(&options, &engine->redis, out_error);
 }
 
+/* True: the queue has another number of partitions than was supposed. The standby was ended, and
+   the next one will be made with that number. */
+static bool has_other_partitions(struct laterd_engine *engine)
+{
+    engine->queue_partitions = engine->redis ? redis_engine_queue_partitions(engine->redis) : 0;
+    if (!engine->queue_partitions)
+        return false;
+    redis_engine_free(engine->redis);
+    engine->redis = NULL;
+    engine->standby = engine->standby_logged = false;
+    return true;
+}
+
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine)
 {
@@ -227,6 +240,8 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     if (engine->redis) {
         engine->standby = false;
         err = redis_engine_take_over(engine->redis, &error);
+        if (err && has_other_partitions(engine)) /* it leads before its standby has learnt that */
+            err = open_anew(line, platform, engine, &error);
     } else {
         err = open_anew(line, platform, engine, &error);
     }
@@ -261,19 +276,6 @@ static int64_t wait_without_standby(struct laterd_engine *engine, int64_t now_us
         redis_login_again(engine->login);
     }
     return time_earlier(engine->look_at_us, engine->standby_at_us);
-}
-
-/* True: the queue has another number of partitions than was supposed. The standby was ended, and
-   the next one will be made with that number. */
-static bool has_other_partitions(struct laterd_engine *engine)
-{
-    engine->queue_partitions = engine->redis ? redis_engine_queue_partitions(engine->redis) : 0;
-    if (!engine->queue_partitions)
-        return false;
-    redis_engine_free(engine->redis);
-    engine->redis = NULL;
-    engine->standby = engine->standby_logged = false;
-    return true;
 }
 
 static enum err make_standby(const struct command_line *line, const struct platform *platform,

@@ -132,7 +132,7 @@ class Bed:
         self.redis = redis
         sections = {"journal": {"url": self.maria.database("journal")}}
         if redis:
-            sections |= {"engine": {"engine": "redis"}, "redis": {"url": redis.url}}
+            sections |= {"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 16}}
         else:
             sections["store"] = {"segment_bytes": "1M"}
         self.servers = [Laterd(self.folder / f"laterd{i}", sections).start() for i in range(2 if redis else 1)]

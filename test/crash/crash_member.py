@@ -147,7 +147,7 @@ class Life:
         self.redis = None
         if engine == "redis":
             self.redis = RedisService().start()
-            config.update(engine={"engine": "redis"}, redis={"url": self.redis.url})
+            config.update(engine={"engine": "redis"}, redis={"url": self.redis.url, "partitions": 16})
             del config["store"]
         self.daemons = [Laterd(os.path.join(self.folder, f"daemon{i}"), config,
                                listeners=(f"127.0.0.1:{free_port()}",),

@@ -235,7 +235,7 @@ def of_laterd(rng, rounds):
 
 def of_two_on_redis(rng, rounds):
     with Redis(appendonly="yes") as redis:
-        part = Part("two on redis", rng, [{"engine": {"engine": "redis"}, "redis": {"url": redis.url}}
+        part = Part("two on redis", rng, [{"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 16}}
                                           for i in range(2)])
 
         def one_round():

@@ -21,7 +21,8 @@ enum {
     ALIVE_US = 5 * 1000 * 1000,        /* a daemon without a heartbeat for this long is dead */
     BELIEVE_US = 1000 * 1000,          /* see consumers_options::believe_us */
     SPREAD_US = 250 * 1000,            /* a topic's jobs go to one partition for this long */
-    COMMAND_NS = 3000,                 /* work for a command in this process */
+    COMMAND_NS = 3000,                 /* work for a command in this process, … */
+    COPIED_BYTES_PER_NS = 1,           /* … and for a job's body, copied to memory that is new */
 };
 
 static struct redis_engine *of_engine(struct engine *engine)
@@ -269,6 +270,15 @@ static enum submitted answer_at_once(const struct cmd *cmd, struct ticket *ticke
     return SUBMIT_ANSWERED;
 }
 
+/* Of the body that it brings. */
+static int64_t body_bytes(const struct cmd *cmd)
+{
+    bool is_push = cmd->kind == CMD_PUSH;
+    return is_push                       ? (int64_t)cmd->push.body.len
+           : cmd->kind == CMD_RESCHEDULE ? (int64_t)cmd->job.body.len
+                                         : 0;
+}
+
 static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
                                     struct ticket *ticket)
 {
@@ -281,7 +291,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
         ticket->held = NULL;
     }
     if (redis->budget)
-        budget_spend(redis->budget, COMMAND_NS);
+        budget_spend(redis->budget, COMMAND_NS + body_bytes(cmd) / COPIED_BYTES_PER_NS);
     if (must_return(cmd)) {
         redis_requeue_add(&redis->requeue, &cmd->job);
         return answer_at_once(cmd, ticket, OK); /* it will be done */
@@ -638,8 +648,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     char daemon[8];
     redis->engine.verbs = &verbs;
     redis->options = *options;
-    redis->guesses_partitions = !options->partitions;
-    if (redis->guesses_partitions)
+    if (!options->partitions)
         redis->options.partitions = usual_partitions(&options->url);
     redis->give_up.expired = give_up;
     redis->report.expired = report_waiting;
@@ -656,7 +665,8 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
         return err;
     }
     redis->space.db = options->url.db;
-    redis->space.supposed = redis->guesses_partitions && options->url.topology != REDIS_CLUSTER;
+    redis->space.guessed = !options->partitions;
+    redis->space.one_server = options->url.topology != REDIS_CLUSTER;
     redis->space.jobs_max = share_of(options->jobs_max, redis->options.partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in each partition */
     redis->space.journal_bytes = options->journal_bytes;
@@ -675,7 +685,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
 uint32_t redis_engine_queue_partitions(const struct redis_engine *redis)
 {
     uint32_t queue = redis->preflight.queue_partitions;
-    return redis->guesses_partitions && queue <= SCRIPT_PARTITIONS_MAX ? queue : 0;
+    return redis->space.guessed && queue <= SCRIPT_PARTITIONS_MAX ? queue : 0;
 }
 
 uint32_t redis_engine_partitions(const struct redis_engine *redis)

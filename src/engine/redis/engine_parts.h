@@ -50,14 +50,13 @@ struct redis_engine {
     int64_t stats_us;          /* the time of `stats`; 0: never */
     struct engine_stats stats; /* of the last answer to a CMD_TOPICS with statistics */
     struct arena scratch;
-    struct budget *budget;   /* see engine_verbs::use_budget; or NULL */
-    struct timer give_up;    /* time limit of starting, and of leaving */
-    struct timer report;     /* starting: when to log that it takes long */
-    bool late;               /* `give_up` has expired */
-    bool standby;            /* see redis_engine_serve() */
-    bool guesses_partitions; /* their number was not given */
-    uint64_t serves_after;   /* above this count of members::heartbeats, all changes are known that
-                                were made before serving */
+    struct budget *budget; /* see engine_verbs::use_budget; or NULL */
+    struct timer give_up;  /* time limit of starting, and of leaving */
+    struct timer report;   /* starting: when to log that it takes long */
+    bool late;             /* `give_up` has expired */
+    bool standby;          /* see redis_engine_serve() */
+    uint64_t serves_after; /* above this count of members::heartbeats, all changes are known that
+                              were made before serving */
     bool draining, leaving;
     bool leave_sent; /* leaving: the request that tells it to Redis was sent */
 };

@@ -20,11 +20,19 @@ static int64_t now_of(const struct partition_init *partition_init)
     return partition_init->options.loop->now_us;
 }
 
+/* Their number is a guess: the first one tells whether it is right, before others are created. */
+static bool waits_for_first(const struct opening *opening)
+{
+    const struct partition_init *partition_init = opening->partition_init;
+    return partition_init->options.space->guessed && opening->partition > 0 &&
+           !partition_init->openings[0].was_there;
+}
+
 static bool wants(const struct opening *opening)
 {
     const struct partition_init *partition_init = opening->partition_init;
     struct script_requests *calls = partition_init->options.calls;
-    return partition_init->started && !opening->pending &&
+    return partition_init->started && !opening->pending && !waits_for_first(opening) &&
            (opening->again || script_requests_wants_places(calls, opening->partition) ||
             !script_requests_is_open(calls, opening->partition)) &&
            script_requests_node(calls, opening->partition);
@@ -218,6 +226,15 @@ static int64_t again_us(const struct opening *opening)
     return opening->partition_init->options.space->leaves_older ? OLDER_US : 0;
 }
 
+/* Another daemon has made the queue again, after Redis lost it, with another number of partitions:
+   its jobs are not where we would look for them. */
+static void refused(const struct opening *opening, uint32_t partitions)
+{
+    const struct partition_init *partition_init = opening->partition_init;
+    script_requests_close(partition_init->options.calls, opening->partition);
+    partition_init->options.refused(partition_init->options.owner, partitions);
+}
+
 static void opened(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
@@ -235,7 +252,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
         if (!err && count == 2)
             partition_init->options.stray(partition_init->options.owner, parts[1]);
         else if (!err && !opening->older)
-            partition_init->options.refused(partition_init->options.owner, answer.count);
+            refused(opening, answer.count);
         return;
     }
     if (answer.replaced && opening->was_there)
@@ -252,6 +269,8 @@ static void opened(void *owner, struct script_request *call, enum err err,
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
                          opening->places);
     look(opening); /* it may have moved meanwhile, or must be opened once more */
+    if (opening->partition == 0)
+        partition_init_moved(partition_init); /* those that waited for it */
     partition_init->options.opened(partition_init->options.owner, opening->partition, true);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);

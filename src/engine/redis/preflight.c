@@ -340,6 +340,8 @@ void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partiti
             "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
             "that again (this is %u), or begin a new queue with another redis.prefix",
             space->prefix, stored_partitions, space->partitions);
+    if (preflight->serving) /* else the start tells it */
+        log_event(LOG_ERROR, "redis_unfit", "reason=\"%s\"", preflight->error.text);
 }
 
 void preflight_refuse_key(struct preflight *preflight, struct bytes key)

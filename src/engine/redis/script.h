@@ -97,8 +97,9 @@ struct script_space {
     uint64_t journal_bytes;   /* limit of journal entries in bytes; 0: no journal here */
     int64_t journal_lag_us;   /* limit of the age of the oldest entry; 0: none */
     bool journal_detaches;    /* above a limit the journal is dropped; else pushes are refused */
-    bool supposed; /* `partitions` is a guess: a queue is only created if there is none with another
-                      number. One server has all partitions then */
+    bool one_server;          /* it has all partitions: none is created beside others of another
+                                 number */
+    bool guessed;      /* `partitions` was not given: the first one tells whether it is right */
     bool leaves_older; /* do not convert an older layout, because this daemon is a standby */
     int64_t *ahead_us, *behind_us, *at_once_us;
     uint64_t *newest; /* the highest number or lease in an answer */

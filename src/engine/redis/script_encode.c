@@ -93,7 +93,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
     script_add_i64(out, script_span_in(space->journal_lag_us));
     script_add(out, space->leaves_older ? BYTES("k") : BYTES(""));
     script_add_i64(out, call->late_us);
-    script_add(out, space->supposed ? BYTES("s") : BYTES(""));
+    script_add(out, space->one_server ? BYTES("s") : BYTES(""));
 }
 
 void script_encode_journal_lease(struct buf *out, const struct script_space *space,

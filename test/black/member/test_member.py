@@ -18,6 +18,7 @@ from patience import PATIENCE_S, TooLate, soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
+from redis import Redis
 from silent import SilentBroker
 from wire import Client, Closed, Wire, request_bytes
 
@@ -248,6 +249,19 @@ def test_on_redis_who_waits_takes_the_partitions_that_the_queue_has(member, serv
     assert "partitions=8" in facts(other, "standby_ready") and not other.events("standby_unfit")
     leader.kill()
     until(lambda: serves(other), 20)
+
+
+def test_on_redis_who_leads_before_it_knows_the_partitions_takes_them(laterd, member, service, request):
+    """The queue's Redis hangs until the election is won."""
+    with Redis() as queues:
+        laterd({"engine": {"engine": "redis"}, "redis": {"url": queues.url, "partitions": 8}}).stop()
+        queues.process.send_signal(signal.SIGSTOP)
+        leader = member(config={"engine": {"engine": "redis"}, "redis": {"url": queues.url}})
+        leader.start()
+        until(lambda: service.call("HGET", "laterd:member:" + re.sub(r"\W", "-", request.node.name)[:60], "holder"), 10)
+        queues.process.send_signal(signal.SIGCONT)
+        until(lambda: serves(leader), 5)
+        assert not leader.events("cannot_lead")
 
 
 def test_an_earlier_life_that_leads_still_is_named(member):

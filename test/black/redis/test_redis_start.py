@@ -4,6 +4,7 @@ what may get better by itself is waited for, and said."""
 import glob
 import os
 import re
+import signal
 import subprocess
 import time
 
@@ -179,17 +180,30 @@ def test_a_new_queue_has_one_partition_and_sixteen_in_a_cluster(laterd, redis):
 def test_a_queue_that_exists_keeps_its_partitions(laterd, redis, lost):
     """Also if the one that is looked for first has lost its keys: a new queue would hide the others' jobs."""
     prefix = f"kept-{lost}"
-    with Client(laterd(config(redis.url, prefix=prefix, partitions=8)).port) as client:
+    first = laterd(config(redis.url, prefix=prefix, partitions=8))
+    with Client(first.port) as client:
         ids = {client.push_id("t", body="x", id=f"job-{i}") for i in range(40)}
-    gone = []
+    first.kill()
     if lost:
-        gone = [key for key in redis.call("KEYS", f"{{{prefix}:0}}:*") if not key.endswith(b":s")]
-        redis.call("DEL", *gone)
+        redis.call("DEL", *redis.call("KEYS", f"{{{prefix}:0}}:*"))
     server = laterd(config(redis.url, prefix=prefix, partitions=0))
     assert partitions_of(server) == 8
     with Client(server.port) as client:
         got = {job["id"] for job in client.reserve_all("t", 40)}
     assert got == ids if not lost else 20 < len(got) < 40 and got < ids
+
+
+def test_nobody_makes_partitions_beside_a_queue_of_another_number(laterd, redis):
+    first = laterd(config(redis.url, prefix="beside", partitions=8, timeout="200ms"))
+    first.signal(signal.SIGSTOP)
+    redis.call("DEL", *redis.call("KEYS", "{beside:*"))
+    laterd(config(redis.url, prefix="beside", partitions=0))
+    first.signal(signal.SIGCONT)
+    assert first.wait_log("redis_unfit", 10)
+    with Client(first.port) as client:
+        for i in range(20):
+            assert client.push("t", body="x", id=f"job-{i}").status == 503
+    assert not redis.call("KEYS", "{beside:[1-7]}:h")
 
 
 # Rights

@@ -110,7 +110,8 @@ local function drop(job)
         fields[#fields + 1], fields[#fields + 2] = '-' .. job.name, '~' .. job.name
     end
     call('HDEL', bucket_of(job.name), unpack(fields))
-    if job.id_len > 0 then
+    -- It may name a newer job, while ids are put back: restore_id() in rebuild.lua.
+    if job.id_len > 0 and call('HGET', hash, 'i' .. id_of(job)) == job.name then
         call('HDEL', hash, 'i' .. id_of(job))
     end
     call('HINCRBY', hash, 'g', 1)

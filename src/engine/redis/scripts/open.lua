@@ -15,8 +15,8 @@
 --   11  the highest age of the oldest entry
 --   12  'k' do not convert an older layout
 --   13  how long after it was sent the request may run: then it is late, and Redis' clock has not leapt
---   14  's' the number of partitions is only supposed: if this partition does not exist, and others of
---       the queue do, which are all on this server, it is not created
+--   14  's' all partitions of the queue are on this server: if this one does not exist, and others have
+--       another number of partitions, it is not created
 -- Returns {header, clock}, the latter as in set_clock.lua. state: 1 this Redis has restarted since
 -- the partition was last opened, or is another one. count: 1 if the daemon was unknown here.
 -- REPLACED: the partition was created. LOST: a sorted set was lost, or buckets existed without the
@@ -24,13 +24,13 @@
 -- layout 2 stored jobs. MISSED: buckets were lost, and were created again, empty. Errors: INVALID,
 -- the queue has count partitions of layout seq; or, as {header, key}: that key is of a wrong type.
 -- WRONG_STATE: with 'k', the older layout seq was not converted.
--- Cost: some 300 commands. If the number of partitions is only supposed, and this one does not exist,
--- one of 1,000 keys more; if others exist, up to 1,000 commands.
+-- Cost: some 300 commands. With 's', if this partition does not exist, one of 64 keys more; if others
+-- exist, up to 64 commands.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 -- `held` is the queue's time within the daemon's bounds, used for all that is written; `shown`,
 -- below, is without the bounds: it is returned, so that the daemon notices a leap.
 local filler, held, flags = string.rep('\255', 65), clock(), 0
-local PARTITIONS_MAX = 1024 -- script.h: SCRIPT_PARTITIONS_MAX
+local LOOKED_AT = 64
 
 local names = {}
 for i = 1, BUCKETS do names[i] = buckets .. (i - 1) end
@@ -97,10 +97,10 @@ if older and found[2] == '3' and ARGV[5] == '4' then
     block_older_daemons(of)
     found[2] = ARGV[5]
 end
--- How many partitions the queue has by the others of it; nil: there are none.
+-- How many partitions the queue has by the first of the others; nil: none of the first 64 is there.
 local function partitions_of_others()
     local keys, begin = {}, string.match(hash, '^.*:()%d+}:h$')
-    for i = 0, PARTITIONS_MAX - 1 do keys[i + 1] = sub(hash, 1, begin - 1) .. i .. '}:h' end
+    for i = 0, LOOKED_AT - 1 do keys[i + 1] = sub(hash, 1, begin - 1) .. i .. '}:h' end
     table.remove(keys, number + 1)
     if redis.pcall('EXISTS', unpack(keys)) == 0 then return nil end
     for _, key in ipairs(keys) do
@@ -110,7 +110,7 @@ local function partitions_of_others()
     end
 end
 local others = ARGV[14] == 's' and not found.err and not found[1] and partitions_of_others()
-if others then return { header(INVALID, 0, 0, others, held, 0, 0) } end
+if others and others ~= partitions then return { header(INVALID, 0, 0, others, held, 0, 0) } end
 for i = 2, 4 do
     local score = redis.pcall('ZSCORE', KEYS[i], filler)
     if type(score) == 'table' then wrong_type_key = wrong_type_key or KEYS[i] end
