@@ -419,6 +419,35 @@ static void an_id_that_is_used_again_before_it_was_put_back_names_one_job(void *
     arena_fini(&arena);
 }
 
+/* Whether the older one is reserved, which end.lua ends by itself, or ready. */
+static void an_end_by_number_takes_the_id_from_no_newer_job(void **state)
+{
+    struct arena arena = {0};
+    (void)state;
+    for (unsigned reserved = 0; reserved < 2; reserved++) {
+        struct script_head head = {.view = {.lease = 0}};
+        uint64_t older = push_named("x", HOUR_US, 10);
+        (void)REDIS("DEL", "{laterd:0}:h");
+        now_us += SECOND_US;
+        assert_true(open_as(0, 256).lost);
+        uint64_t newer = push_named("x", HOUR_US, 10);
+        if (reserved)
+            head = reserve_one(&arena);
+        struct cmd cmd = {.kind = CMD_DELETE,
+                          .job = {.ref = {.seq = older}, .lease = head.view.lease}};
+        struct script_call call = next_call();
+        script_encode(&request, &spaces[0], &call, &cmd);
+        assert_int_equal(ask(0).seq, older);
+        cmd.job = (struct cmd_job){.ref = {.id = BYTES("x")}};
+        call = next_call();
+        script_encode(&request, &spaces[0], &call, &cmd);
+        assert_int_equal(ask(0).seq, newer);
+        assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "ix"), 0);
+        (void)rebuild_the_rest(0);
+    }
+    arena_fini(&arena);
+}
+
 static enum err pause_or_resume(const char *what, const char *topic, int64_t until_us)
 {
     struct script_call call = next_call();
@@ -459,6 +488,7 @@ int main(void)
         STARTED(p2_the_end_of_jobs_that_were_put_back_does_not_end_all_pushes),
         STARTED(p2_numbers_ahead_of_the_clock_are_given_once_though_the_hash_is_lost),
         STARTED(an_id_that_is_used_again_before_it_was_put_back_names_one_job),
+        STARTED(an_end_by_number_takes_the_id_from_no_newer_job),
         STARTED(a_topic_that_was_made_by_its_pause_is_put_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,9 +123,10 @@ while answered < count do
             of[#of + 1], of[#of + 2] = '-' .. name, '~' .. name
         end
         if id_len > 0 then
+            local id = 'i' .. sub(record, topic_at + topic_len, topic_at + topic_len + id_len - 1)
             gone_ids = gone_ids or {}
-            gone_ids[#gone_ids + 1] =
-                'i' .. sub(record, topic_at + topic_len, topic_at + topic_len + id_len - 1)
+            -- It may name a newer job, while ids are put back: restore_id() in rebuild.lua.
+            if ARGV[at + 3] ~= '' or call('HGET', hash, id) == name then gone_ids[#gone_ids + 1] = id end
         end
         if done == 1 then
             fields[2], fields[3], sums[2], sums[3] = reserved_now, ended, -1, 1
@@ -154,7 +155,7 @@ while answered < count do
         call('ZREM', KEYS[keys + 3], unpack(places))
         if held then call('ZREM', KEYS[keys + 4], unpack(held)) end
         for bucket, of in pairs(gone) do call('HDEL', buckets .. bucket, unpack(of)) end
-        if gone_ids then call('HDEL', hash, unpack(gone_ids)) end
+        if gone_ids and gone_ids[1] then call('HDEL', hash, unpack(gone_ids)) end
         local counts, at_count = found, n + 1
         if not last or fields[4] or fields[2] ~= last[2] or fields[3] ~= last[3] then
             counts, at_count = call('HMGET', hash, unpack(fields)), 0
