@@ -299,6 +299,25 @@ static void a_job_that_is_pushed_again_counts_once(void **state)
     stop_pair();
 }
 
+/* … and one that is deleted was one of those that were known. */
+static void a_job_that_is_deleted_counts_no_more(void **state)
+{
+    (void)state;
+    push_known(0, SECOND_US);
+    uint32_t most = most_close_jobs();
+    for (uint32_t number = 0; number < EACH; number++) {
+        char id[8];
+        int len = snprintf(id, sizeof(id), "0-%u", number);
+        struct cmd cmd = {.kind = CMD_DELETE, .job.ref.id = bytes_of(id, (size_t)len)};
+        submit_cmd(&cmd);
+        while (!taker.answers)
+            turn();
+        assert_int_equal(taker.err, OK);
+        assert_in_range(most_close_jobs(), 0, most);
+    }
+    stop_pair();
+}
+
 /* Jobs that are due within some milliseconds of each other come from few partitions: each of these
  * costs Redis as much as several of its jobs. */
 static void several_consumers_are_served_from_few_partitions(void **state)
@@ -401,6 +420,7 @@ int main(void)
         STARTED(several_consumers_are_served_from_few_partitions),
         STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
         STARTED(a_job_that_is_pushed_again_counts_once),
+        STARTED(a_job_that_is_deleted_counts_no_more),
         STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
         STARTED(very_many_consumers_are_served_in_few_round_trips),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
