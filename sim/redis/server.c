@@ -188,13 +188,18 @@ static void lower(struct bytes word, char *room, size_t room_bytes)
     room[len] = '\0';
 }
 
-static bool denied(const struct sim_redis *redis, const char *name)
+static bool is_listed(const char *list, const char *name)
 {
     char word[NAME_MAX_BYTES + 2];
-    if (!redis->settings.denied)
+    if (!list)
         return false;
     (void)snprintf(word, sizeof(word), " %s ", name);
-    return strstr(redis->settings.denied, word);
+    return strstr(list, word);
+}
+
+static bool denied(const struct sim_redis *redis, const char *name)
+{
+    return is_listed(redis->settings.denied, name);
 }
 
 static const struct command *look_up(const struct sim_redis *redis, struct bytes name)
@@ -333,7 +338,7 @@ static void take_command(struct sim_redis_conn *conn, const struct bytes *words,
     char name[NAME_MAX_BYTES];
     const struct command *command = find(conn->redis, words[0]);
     lower(words[0], name, sizeof(name));
-    if (!command) {
+    if (!command || is_listed(conn->redis->settings.unknown, name)) {
         add_unknown(words, count, &conn->out);
         return;
     }

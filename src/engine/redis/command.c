@@ -112,6 +112,8 @@ void command_bury_damaged(void *owner, const struct job_view *job)
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
     bool one_more = cmd_traits(reply->kind)->changes && !reply->kept && !reply->replaced;
+    if (reply->kind == CMD_DELETE || reply->kind == CMD_FINISH)
+        return; /* as it was before: it is gone */
     if (cmd_traits(reply->kind)->takes_jobs && reply->count)
         consumers_delivered(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)

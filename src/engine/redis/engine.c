@@ -670,6 +670,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.jobs_max = share_of(options->jobs_max, redis->options.partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in each partition */
     redis->space.journal_bytes = options->journal_bytes;
+    redis->space.journal_job_bytes = options->journal_job_bytes;
     redis->space.journal_lag_us = options->journal_lag_us;
     redis->space.journal_detaches = options->journal_detaches;
     int64_t now_us = loop_update_time(options->loop);

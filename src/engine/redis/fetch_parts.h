@@ -67,14 +67,16 @@ struct candidates {
     bool shared;     /* for several consumers, of one server: up to `until`, what one has beside
                         the jobs that it is asked for comes instead of others' */
     bool unmarked;   /* what they do not bring comes by pushes that are under way */
+    bool counts;     /* more is wanted than a call into each brings: they say how much they have */
     struct script_rank until;
 };
 
 /* What is known of the group's topics from `from` to before `to` in the partition. O(topics) */
 struct candidate wait_group_look_up(const struct wait_group *group, uint32_t from, uint32_t to,
                                     uint32_t partition);
-/* The first waiter wants more jobs than one call may request. Only then does Redis count the jobs
- * that are left, and are partitions asked by several calls at once, according to these counts. */
+/* The first waiter wants more jobs than one call may request. Then, and where more consumers wait
+ * than a call into each partition serves, Redis counts the jobs that are left, and partitions are
+ * asked by several calls at once, according to these counts. */
 bool wait_group_wants_many(const struct wait_group *group);
 /* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
  * by the size of the jobs that it has got, or that others got before it has any. */
@@ -114,6 +116,7 @@ struct candidates wait_group_with_room_for_probes(const struct wait_group *group
 
 /* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
  * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
+ * What one call does not bring is requested by several, where the last answer has counted so many.
  * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. If others may
  * have jobs (candidates::others_may), what a server does not give that is silent for
  * wait_group_probe_us() is asked of them. */

@@ -94,8 +94,24 @@ static uint32_t at_most(uint64_t jobs, uint64_t most)
     return (uint32_t)(jobs < most ? jobs : most);
 }
 
+static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
+{
+    uint32_t counted = group->at[candidate->partition].left;
+    if (!counted)
+        return JOBS_AT_ONCE;
+    return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
+}
+
+/* So many jobs are requested from the candidates in one round at most. */
+static uint64_t most_of_a_round(struct candidates candidates)
+{
+    uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
+    return most > ROUND_JOBS ? most : ROUND_JOBS;
+}
+
 /* Returns how many candidates have a share then, the first ones. */
-static uint32_t choose_shares(struct candidates candidates, uint64_t open)
+static uint32_t choose_shares(const struct wait_group *group, struct candidates candidates,
+                              uint64_t open)
 {
     uint32_t count = 0;
     for (; count < candidates.count && open; count++) {
@@ -106,7 +122,9 @@ static uint32_t choose_shares(struct candidates candidates, uint64_t open)
     for (uint32_t i = 0; i < count && open; i++) {
         struct candidate *at = &candidates.at[i];
         uint64_t left = count - i, more = (open + left - 1) / left;
-        more = at_most(more, JOBS_AT_ONCE - at->share);
+        uint32_t most = most_at_once(group, at);
+        most = most > JOBS_AT_ONCE ? most : JOBS_AT_ONCE; /* more may have come since */
+        more = at_most(more, most - at->share);
         at->share += (uint32_t)more;
         open -= more;
     }
@@ -121,35 +139,40 @@ static struct fetch_options fetch_options_for(const struct wait_group *group,
 {
     bool alone = group->topics[0].topic->hints[partition].notified_alone;
     return (struct fetch_options){
+        .counts = candidates->counts,
         .unmarked = candidates->unmarked,
         .shares_until = candidates->shared && !alone ? &candidates->until : NULL,
     };
 }
 
-void wait_group_fetch_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
+/* Requests the candidate's share, by as many calls as it takes. */
+static void fetch_share(struct wait_group *group, uint32_t topics,
+                        const struct candidates *candidates, const struct candidate *at)
 {
-    struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
-    uint32_t count = choose_shares(candidates, wait_group_open_wants(group));
-    for (uint32_t i = 0; i < count; i++) {
-        const struct candidate *at = &candidates.at[i];
-        if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)
-            continue;
-        struct fetch_request *fetch =
-            wait_group_fetch_for(group, topics, at->partition, at->share,
-                                 fetch_options_for(group, &candidates, at->partition));
-        fetch->if_silent = candidates.others_may;
+    for (uint32_t left = at->share, max; left; left -= max) {
+        max = at_most(left, JOBS_AT_ONCE);
+        struct fetch_request *fetch = wait_group_fetch_for(
+            group, topics, at->partition, max, fetch_options_for(group, candidates, at->partition));
+        fetch->if_silent = candidates->others_may;
         if (fetch->if_silent)
             fetch_request_leave_out_later(fetch);
     }
-    wait_group_arm_first_probe(group);
 }
 
-static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
+void wait_group_fetch_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
-    uint32_t counted = group->at[candidate->partition].left;
-    if (!counted)
-        return JOBS_AT_ONCE;
-    return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
+    struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
+    uint64_t open = wait_group_open_wants(group), most = most_of_a_round(candidates);
+    /* More consumers wait than one call for each partition serves. */
+    candidates.counts = open > (uint64_t)JOBS_AT_ONCE * candidates.count && !group->listed_order &&
+                        group->topic_count <= COUNTED_TOPICS;
+    uint32_t count = choose_shares(group, candidates, open < most ? open : most);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct candidate *at = &candidates.at[i];
+        if (!by_node || of_node(group, by_node, at->partition)->under_way++ < CALLS_AT_ONCE)
+            fetch_share(group, topics, &candidates, at);
+    }
+    wait_group_arm_first_probe(group);
 }
 
 /* Divides `open` jobs evenly among the candidates. What exceeds the jobs of one candidate is
@@ -229,8 +252,7 @@ void wait_group_fetch_planned(struct wait_group *group)
 void wait_group_fetch_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     struct node_calls *by_node = calls_by_node(group);
-    uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
-    most = most > ROUND_JOBS ? most : ROUND_JOBS;
+    uint64_t most = most_of_a_round(candidates);
     divide_jobs(group, candidates, open < most ? open : most);
     for (uint32_t i = 0; i < candidates.count; i++)
         plan(group, candidates.at[i].partition, candidates.at[i].share);

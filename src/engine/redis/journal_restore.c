@@ -185,7 +185,7 @@ static void ask(struct restore_stream *stream, enum script_restore_step step, ui
         .step = step,
         .restore = of,
         .span_us = SPAN_US,
-        .most = options->space->journal_bytes / options->space->partitions / END_BYTES + 1,
+        .most = script_journal_share(options->space) / END_BYTES + 1,
     };
     script_encode_restore(&request->request, options->space, &request->id, &stream->call);
     request->changes = begins;
@@ -377,7 +377,7 @@ static uint64_t entry_bytes(const struct cmd_push *push)
 static bool has_room(const struct restore_stream *stream, const struct restore_row *row)
 {
     const struct redis_journal_feed *feed = stream->restore->feed;
-    uint64_t most = feed->options.space->journal_bytes / feed->options.space->partitions / 2;
+    uint64_t most = script_journal_share(feed->options.space) / 2;
     uint64_t waiting =
         redis_journal_waiting(feed, stream->partition) + stream->pushed_before + stream->pushed;
     return !waiting || waiting + entry_bytes(&row->push) <= most;

@@ -248,7 +248,7 @@ static void ask(struct resync_stream *stream, bool of_rows)
 {
     const struct journal_feed_options *options = &stream->owner->feed->options;
     struct bytes ids[IDS_MAX];
-    uint64_t share = options->space->journal_bytes / options->space->partitions / ROOM_PARTS;
+    uint64_t share = script_journal_share(options->space) / ROOM_PARTS;
     struct script_resync resync = {
         .from = bytes_str(stream->place),
         .fields = FIELDS,

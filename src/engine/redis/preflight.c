@@ -18,7 +18,12 @@ enum { WORDS_MAX = 5, RULES_MAX = 256 };
 /* Placeholders for a key and a channel of the queue. */
 static const char KEY[] = "{}:h", CHANNEL[] = ":notice";
 
-enum occasion { ALWAYS, IN_CLUSTER, WITH_REPLICAS };
+enum occasion {
+    ALWAYS,
+    IN_CLUSTER,
+    WITH_REPLICAS,
+    IF_UNKNOWN, /* if the server does not know the command before */
+};
 
 /*
  * Redis checks permissions right after the number of arguments. So each of these commands either
@@ -37,7 +42,8 @@ static const struct {
     {ALWAYS, {"TIME"}},
     {ALWAYS, {"SCRIPT", "LOAD", "="}},
     {ALWAYS, {"EVALSHA", "=", "1", KEY}},
-    {ALWAYS, {"SPUBLISH", CHANNEL, ""}}, /* unknown to Redis 6.2, which is no lack of permissions */
+    {ALWAYS, {"SPUBLISH", CHANNEL, ""}},
+    {IF_UNKNOWN, {"PUBLISH", CHANNEL, ""}}, /* Redis 6.2 */
     {ALWAYS, {"EXISTS", KEY}},
     {ALWAYS, {"HDEL", KEY, ""}},
     {ALWAYS, {"HEXISTS", KEY, ""}},
@@ -203,6 +209,13 @@ static bool keep(struct check *check, size_t which, redisReply *reply)
     return true;
 }
 
+static void ask(struct check *check, size_t which);
+
+static bool is_unknown(const redisReply *error)
+{
+    return bytes_starts(bytes_of(error->str, (size_t)error->len), BYTES("ERR unknown command"));
+}
+
 static void handle_answer(struct link_call *call, redisReply *reply)
 {
     struct question *question = LIST_ENTRY(call, struct question, call);
@@ -214,6 +227,9 @@ static void handle_answer(struct link_call *call, redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR) {
         if (failure_read(bytes_of(reply->str, (size_t)reply->len)).kind == FAILURE_DENIED)
             add_rule(check->preflight, reply->str, check->missing_rules);
+        else if (which + 1 < TRIALS && trials[which + 1].occasion == IF_UNKNOWN &&
+                 is_unknown(reply))
+            ask(check, which + 1);
         else if (which == 0)
             (void)snprintf(check->obstacle, sizeof(check->obstacle), "%s", reply->str);
     }
@@ -269,6 +285,7 @@ void preflight_check_node(struct preflight *preflight, struct node *node)
         [ALWAYS] = true,
         [IN_CLUSTER] = preflight->options.url->topology == REDIS_CLUSTER,
         [WITH_REPLICAS] = preflight->options.wait_replicas,
+        [IF_UNKNOWN] = false, /* handle_answer() asks */
     };
     check->preflight = preflight;
     check->node = node;

@@ -64,6 +64,8 @@ struct redis_options {
     uint64_t jobs_max;      /* in all partitions together */
     uint32_t topics_max, waiters_max;
     uint64_t journal_bytes; /* limit of journal entries in bytes; 0: changes leave no entries */
+    uint64_t
+        journal_job_bytes;  /* of the largest job's entry: a partition's share has room for it */
     int64_t journal_lag_us; /* limit of the age of the oldest entry; 0: none */
     bool journal_detaches;  /* above a limit the journal is dropped; else pushes are refused */
     struct journal_maker *journal; /* borrowed; NULL: this daemon writes no journal */

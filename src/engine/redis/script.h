@@ -95,10 +95,11 @@ struct script_space {
     uint64_t jobs_max;        /* jobs in a partition above which pushes are refused; 0 = no limit */
     uint32_t topics_max;      /* the same for topics */
     uint64_t journal_bytes;   /* limit of journal entries in bytes; 0: no journal here */
-    int64_t journal_lag_us;   /* limit of the age of the oldest entry; 0: none */
-    bool journal_detaches;    /* above a limit the journal is dropped; else pushes are refused */
-    bool one_server;          /* it has all partitions: none is created beside others of another
-                                 number */
+    uint64_t journal_job_bytes; /* of the largest job's entry: see script_journal_share() */
+    int64_t journal_lag_us;     /* limit of the age of the oldest entry; 0: none */
+    bool journal_detaches;      /* above a limit the journal is dropped; else pushes are refused */
+    bool one_server;            /* it has all partitions: none is created beside others of another
+                                   number */
     bool guessed;      /* `partitions` was not given: the first one tells whether it is right */
     bool leaves_older; /* do not convert an older layout, because this daemon is a standby */
     int64_t *ahead_us, *behind_us, *at_once_us;
@@ -114,6 +115,18 @@ struct script_space {
 enum err script_space_init(struct script_space *space, struct bytes prefix, uint32_t partitions,
                            const char daemon[8]) MUST_USE;
 void script_space_fini(struct script_space *space);
+
+/*
+ * How many bytes of entries for the journal may wait in a partition. A push is taken while fewer
+ * wait, and at twice as many the journal is given up: so a share is never less than one job, or a
+ * single push would end the journal.
+ */
+static inline uint64_t script_journal_share(const struct script_space *space)
+{
+    uint64_t share = space->journal_bytes / space->partitions;
+    return share < space->journal_job_bytes && space->journal_bytes ? space->journal_job_bytes
+                                                                    : share;
+}
 
 /* The text for SCRIPT LOAD: load all scripts after connecting, and again after NOSCRIPT. */
 struct bytes script_text(const struct script_space *space, enum script_kind kind);

@@ -86,7 +86,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
     script_add_i64(out, (int64_t)set_count);
     script_add_i64(out, (int64_t)space->newest[call->partition]);
     if (space->journal_bytes)
-        script_add_i64(out, (int64_t)(space->journal_bytes / space->partitions) + 1);
+        script_add_i64(out, (int64_t)script_journal_share(space) + 1);
     else
         script_add(out, (struct bytes){0});
     script_add(out, space->journal_detaches ? BYTES("d") : BYTES("r"));

@@ -168,6 +168,35 @@ static void one_that_was_given_up_can_begin_again(void **state)
     assert_int_equal(stopped, 1);
 }
 
+/* A job larger than a partition's share of max_lag would alone be more than twice of it, at which
+   the journal is given up: so a share has room for the largest job. */
+static void one_large_job_does_not_end_the_journal(void **state)
+{
+    struct asked asked;
+    (void)state;
+    set_journal(1, sizeof(large));
+    options.journal_job_bytes = 2 * sizeof(large);
+    assert_int_equal(start(), OK);
+    turns_and_work(2000);
+    assert_true(engine->journal.joined);
+    submit(&(struct cmd){.kind = CMD_PUSH, /* the database is away */
+                         .push = {.id = BYTES("kA"),
+                                  .topic = BYTES("t"),
+                                  .due_us = now_us,
+                                  .ttr_us = SECOND_US,
+                                  .body = bytes_of(large, sizeof(large)),
+                                  .properties = BYTES("p")}},
+           &asked);
+    turns(SECOND_US);
+    assert_int_equal(asked.err, OK);
+    submit(&(struct cmd){.kind = CMD_DELETE, .job.ref.id = BYTES("kA")}, &asked);
+    turns(SECOND_US);
+    assert_int_equal(asked.err, OK);
+    turns_and_work(4000);
+    assert_int_equal(stopped, 0);
+    assert_true(database.rows[0].ended);
+}
+
 /* ---- how old the oldest change may be ---- */
 
 enum { LAG_US = 10 * SECOND_US };
@@ -452,6 +481,7 @@ int main(void)
             a_partition_that_does_not_answer_does_not_hide_what_the_others_lack, setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_has_a_bound, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_can_begin_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_large_job_does_not_end_the_journal, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_are_the_queue_whoever_was_killed, setup, end_pair),
         cmocka_unit_test_setup_teardown(a_cursor_that_another_one_took_is_taken_again, setup,
                                         end_pair),

@@ -299,6 +299,25 @@ static void a_job_that_is_pushed_again_counts_once(void **state)
     stop_pair();
 }
 
+/* … and one that is deleted was one of those that were known. */
+static void a_job_that_is_deleted_counts_no_more(void **state)
+{
+    (void)state;
+    push_known(0, SECOND_US);
+    uint32_t most = most_close_jobs();
+    for (uint32_t number = 0; number < EACH; number++) {
+        char id[8];
+        int len = snprintf(id, sizeof(id), "0-%u", number);
+        struct cmd cmd = {.kind = CMD_DELETE, .job.ref.id = bytes_of(id, (size_t)len)};
+        submit_cmd(&cmd);
+        while (!taker.answers)
+            turn();
+        assert_int_equal(taker.err, OK);
+        assert_in_range(most_close_jobs(), 0, most);
+    }
+    stop_pair();
+}
+
 /* Jobs that are due within some milliseconds of each other come from few partitions: each of these
  * costs Redis as much as several of its jobs. */
 static void several_consumers_are_served_from_few_partitions(void **state)
@@ -339,6 +358,51 @@ static void one_consumer_gets_the_best_jobs_of_all_partitions(void **state)
     stop_pair();
 }
 
+/* ---- very many consumers at once ---- */
+
+enum { CROWD = 400 };
+
+static uint32_t crowd_jobs;
+
+static void crowd_answered(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    assert_int_equal(reply->count, 1);
+    crowd_jobs++;
+}
+
+/* Where a new queue's only partition has jobs for all of them, they do not wait for one call of 32
+ * jobs after the other; nor are there more calls under way than others can wait for. */
+static void very_many_consumers_are_served_in_few_round_trips(void **state)
+{
+    (void)state;
+    static struct ticket tickets[CROWD];
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    options.waiters_max = CROWD;
+    start_with(1);
+    push_all(1, JOBS, true, 20);
+    change_daemon();
+    turn();
+    struct engine *port = redis_engine_port(engine);
+    int64_t asked_us = now_us;
+    uint64_t scripts = scripts_sent();
+    crowd_jobs = 0;
+    for (uint32_t i = 0; i < CROWD; i++) {
+        tickets[i] = (struct ticket){.answered = crowd_answered};
+        (void)port->verbs->submit(port, &cmd, &tickets[i]); /* it is told */
+    }
+    while (crowd_jobs < CROWD) {
+        taker.ticket.held = tickets[CROWD - 1].held; /* NULL: it was answered */
+        assert_few_calls_are_under_way();
+        turn();
+    }
+    taker.ticket.held = NULL;
+    assert_true(now_us - asked_us <= 6 * MS);
+    assert_in_range(scripts_sent() - scripts, 1, CROWD / 32 + 2); /* as many as one by one */
+    stop_pair();
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -356,7 +420,9 @@ int main(void)
         STARTED(several_consumers_are_served_from_few_partitions),
         STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
         STARTED(a_job_that_is_pushed_again_counts_once),
+        STARTED(a_job_that_is_deleted_counts_no_more),
         STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
+        STARTED(very_many_consumers_are_served_in_few_round_trips),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,22 @@ static void a_right_that_is_missing_is_named(void **state)
     refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +spublish +zadd");
 }
 
+/* A Redis before 7 has no SPUBLISH: scripts use PUBLISH there. */
+static void an_older_redis_needs_the_right_to_publish_otherwise(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->unknown = " spublish ";
+    sim_redis_settings(servers[0])->denied = " publish zadd ";
+    refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +zadd +publish");
+    sim_redis_settings(servers[0])->denied = NULL;
+    assert_int_equal(start(), OK);
+    stop();
+    sim_redis_settings(servers[0])->unknown = NULL;
+    sim_redis_settings(servers[0])->denied = " publish "; /* nothing of ours needs it */
+    assert_int_equal(start(), OK);
+}
+
 static void a_wrong_password_is_told_at_once(void **state)
 {
     (void)state;
@@ -683,6 +699,7 @@ int main(void)
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         STARTED(a_right_that_is_missing_is_named),
+        STARTED(an_older_redis_needs_the_right_to_publish_otherwise),
         STARTED(a_wrong_password_is_told_at_once),
         STARTED(a_lone_replica_is_refused),
         STARTED(a_cluster_wants_its_own_url_and_no_other_server_takes_it),
