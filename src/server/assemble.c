@@ -98,8 +98,6 @@ enum { ENTRY_BYTES = 8 * 1024 };
 struct redis_options assemble_redis(const struct config *config, const struct platform *platform,
                                     const struct redis_url *url, const char *sentinel_password)
 {
-    int64_t job_bytes =
-        config->body_bytes > config->job_bytes ? config->body_bytes : config->job_bytes;
     return (struct redis_options){
         .url = *url,
         .sentinel_user = config->sentinel_user,
@@ -113,7 +111,7 @@ struct redis_options assemble_redis(const struct config *config, const struct pl
         .topics_max = (uint32_t)config->topics,
         .waiters_max = (uint32_t)config->waiters,
         .journal_bytes = config->journal_url[0] ? (uint64_t)config->journal_lag_bytes : 0,
-        .journal_job_bytes = (uint64_t)job_bytes + ENTRY_BYTES,
+        .journal_job_bytes = (uint64_t)body_max(config) + ENTRY_BYTES,
         .journal_lag_us = config->journal_lag_us,
         .journal_detaches = config->journal_on_lag == JOURNAL_ON_LAG_DETACH,
         .loop = platform->loop,
