@@ -649,6 +649,15 @@ static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
 
 /* ---- bodies ---- */
 
+/* Is it a segment's number? Then a slice of that number is of another store: they share a row. */
+static bool is_segment(const struct salvage *salvage, uint32_t number)
+{
+    size_t i = salvage->first_segment;
+    while (i < salvage->directory.used && salvage->directory.found[i].number != number)
+        i++;
+    return i < salvage->directory.used;
+}
+
 static enum err open_segment(struct salvage *salvage, uint32_t number)
 {
     char name[DISK_NAME_MAX];
@@ -658,7 +667,7 @@ static enum err open_segment(struct salvage *salvage, uint32_t number)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     salvage->file_number = 0;
     segment_name(number, name);
-    if (directory_has_slice(&salvage->directory, number))
+    if (!is_segment(salvage, number) && directory_has_slice(&salvage->directory, number))
         slice_name(number, name);
     enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
     if (!err)

@@ -157,8 +157,10 @@ static bool check_head(struct survey *survey)
               true);
         return false;
     }
+    /* It may have been cut between two blocks: then all that is left is intact. */
     if (head->size_bytes != survey->file_bytes)
-        fault(survey, survey->file_bytes, "it was cut, or has grown", true);
+        fault(survey, survey->file_bytes, "it was cut, or has grown",
+              head->size_bytes < survey->file_bytes);
     return head->size_bytes <= survey->len;
 }
 
