@@ -555,6 +555,7 @@ bool spill_busy(const struct spill *spill)
 
 const struct slice *spill_held_up(const struct spill *spill)
 {
+    CHECK(!spill->held_blocks || (spill->slice && spill->step == SPILL_DEPART));
     return spill->held_blocks ? spill->slice : NULL;
 }
 
