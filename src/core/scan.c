@@ -9,6 +9,7 @@
  */
 #include "base/check.h"
 #include "core/core_internal.h"
+#include "core/far.h"
 
 enum {
     AT_ONCE_MAX = 20000, /* jobs' places visited within core_apply */
@@ -17,6 +18,7 @@ enum {
     PAGE_MAX = 1000,
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may kick any number of jobs */
     LOOK_NS = 12,
+    ASKED_MAX = 64,    /* scans that core_searches() looks at */
     SPENT_LOOKS = 512, /* places between two checks of the budget */
     TURN_NS = 20,      /* for checking whether a scan may run */
     OFFER_NS = 250,    /* for a place that goes into the page */
@@ -406,6 +408,18 @@ bool core_scan_step(struct core *core)
         }
     }
     return !list_empty(&core->scans);
+}
+
+bool core_searches(const struct core *core, bool (*may_have)(const void *ctx, struct bytes topic),
+                   const void *ctx)
+{
+    bool found = core->scan_pool.count > ASKED_MAX;
+    for (const struct list *at = core->scans.next; at != &core->scans && !found; at = at->next) {
+        const struct scan *scan = LIST_ENTRY(at, const struct scan, of_core);
+        found =
+            scan->kind != CMD_TOPIC && may_have(ctx, topics_at(&core->topics, scan->topic)->name);
+    }
+    return found;
 }
 
 void core_scan_cancel(struct core *core, uint32_t number, uint32_t generation)

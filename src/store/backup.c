@@ -314,6 +314,10 @@ static void encode(struct manifest *manifest, char *slots)
 void backup_manifest(const struct backup *backup, char *slots)
 {
     struct manifest manifest = backup->manifest;
+    /* Else damage in the last batches, or a missing last segment, would look like what a crash
+       leaves, of which nothing was acknowledged. */
+    if (backup->batch > manifest.durable)
+        manifest.durable = backup->batch;
     encode(&manifest, slots);
 }
 

@@ -57,7 +57,8 @@ enum err backup_capture(struct disk *disk, struct backup *out_backup,
                         struct store_error *out_error) MUST_USE;
 void backup_release(struct backup *backup); /* closes the files; zeros: does nothing */
 
-/* Writes the backup's manifest: MANIFEST_BYTES, both slots. */
+/* Writes the backup's manifest, which calls all of its batches durable: MANIFEST_BYTES, both slots.
+ */
 void backup_manifest(const struct backup *backup, char *slots);
 
 /*

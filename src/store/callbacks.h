@@ -124,11 +124,12 @@ struct store_callbacks {
        of it will be needed next. May be NULL. */
     void (*far_soon)(struct store_callbacks *callbacks, uint64_t seq);
     /*
-     * The topic of a command that goes through a topic's far jobs, after it has read some. Jobs of
-     * that topic do not depart until it is done, because the command would find them neither in
-     * memory nor among the far ones. False: there is no such command. May be NULL.
+     * Does a command go through the jobs of a topic for which `may_have` is true: those in memory,
+     * or the far ones, after it has read some? Such jobs do not depart until it is done, because
+     * the command would find them neither in memory nor among the far ones. May be NULL.
      */
-    bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
+    bool (*far_visited)(struct store_callbacks *callbacks,
+                        bool (*may_have)(const void *ctx, struct bytes topic), const void *ctx);
     /*
      * Brings a far job back to memory, because its slice is being emptied: `event` is its record,
      * which stays where it is, at event->record. False: no job is far at that place (any more).

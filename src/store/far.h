@@ -7,9 +7,11 @@
 
 #include "store/store.h"
 
-/* Some jobs cannot depart until no command goes through their topic's far jobs; no such command
- * should begin before they have. */
+/* Some jobs cannot depart until no command goes through their topic's jobs (far_visited); no
+ * command on far jobs should begin before they have. */
 bool store_far_departs(const struct store *store);
+/* The same of jobs of this topic: no command that searches them should begin. */
+bool store_far_departs_of(const struct store *store, struct bytes topic);
 /* Far jobs whose due time is near wait because callbacks->far_room() returned false; until all of
    them are in memory, nothing else should take memory that becomes free. O(1). */
 bool store_far_waits(const struct store *store);

@@ -32,6 +32,7 @@ struct backing_up {
     uint64_t keep; /* UINT64_MAX: all */
     bool no_links;
     bool verify;
+    bool anew; /* links to no file of the last backup */
     struct backup backup;
     struct backup_place place;
     struct copier copier;
@@ -178,7 +179,7 @@ static int take_files(struct backing_up *all, struct disk *disk, int from_fd)
         .no_links = all->no_links,
         .progress = isatty(STDERR_FILENO) != 0 && !all->cli->json,
     };
-    if (all->place.newest[0])
+    if (all->place.newest[0] && !all->anew)
         copier->previous_fd =
             openat(all->place.fd, all->place.newest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < all->backup.count; i++)
@@ -250,6 +251,28 @@ static int make(struct backing_up *all, struct disk *disk, int from_fd)
     return code;
 }
 
+static int make_and_verify(struct backing_up *all, struct disk *disk, int from_fd)
+{
+    int code = make(all, disk, from_fd);
+    if (code == EXIT_DONE)
+        code = backup_place_finish(&all->place, all->at_us);
+    return code == EXIT_DONE && all->verify ? verify_made(all) : code;
+}
+
+/* The copies of an earlier backup may be what is damaged, and later ones would link to them again,
+   each time: takes all from the store itself. */
+static int make_anew(struct backing_up *all, struct disk *disk, int from_fd)
+{
+    cli_message(all->cli,
+                "%s/%s is damaged, perhaps in files of %s that it links to: one without such links "
+                "is made; look at the others with: later verify PLACE/NAME",
+                all->to, all->place.finished, all->place.newest);
+    backup_release(&all->backup);
+    backup_place_close(&all->place);
+    all->anew = true;
+    return make_and_verify(all, disk, from_fd);
+}
+
 static int back_up(struct backing_up *all)
 {
     struct os_disk *disk;
@@ -261,11 +284,9 @@ static int back_up(struct backing_up *all)
             (void)close(from_fd); /* only read */
         return code;
     }
-    int code = make(all, os_disk_port(disk), from_fd);
-    if (code == EXIT_DONE)
-        code = backup_place_finish(&all->place, all->at_us);
-    if (code == EXIT_DONE && all->verify)
-        code = verify_made(all);
+    int code = make_and_verify(all, os_disk_port(disk), from_fd);
+    if (code == EXIT_WRONG && all->copier.kept_bytes > 0)
+        code = make_anew(all, os_disk_port(disk), from_fd);
     if (code == EXIT_DONE)
         report(all, (double)(clock_monotonic_us() - start_us) / 1e6);
     if (code == EXIT_DONE && all->keep != UINT64_MAX)
@@ -374,7 +395,9 @@ const struct command command_backup = {
         "removed)\n"
         "  -r, --rate BYTES      copy at most BYTES a second (100M); 0: no limit\n"
         "      --copy            never link to the store's own files\n"
-        "      --verify          then read every byte of it, as `later verify` does\n"
+        "      --verify          then read every byte of it, as `later verify` does; if a copy "
+        "that\n"
+        "                        the last backup made is damaged, make one without its files\n"
         "\nSegments that do not change any more are hard links where PLACE is on the store's file\n"
         "system: they take no room, and no help if that disk is lost. Elsewhere they are copied, "
         "and\n"

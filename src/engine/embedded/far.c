@@ -485,9 +485,13 @@ static void far_soon(struct store_callbacks *callbacks, uint64_t seq)
     core_fetch_far(core_of(callbacks), &(struct job_ref){.seq = seq});
 }
 
-static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
+static bool far_visited(struct store_callbacks *callbacks,
+                        bool (*may_have)(const void *ctx, struct bytes topic), const void *ctx)
 {
-    return far_visit_topic(LIST_ENTRY(callbacks, struct embedded, store_callbacks), out_topic);
+    const struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    struct bytes topic;
+    return (far_visit_topic(embedded, &topic) && may_have(ctx, topic)) ||
+           core_searches(embedded->core, may_have, ctx);
 }
 
 static bool arrive(struct store_callbacks *callbacks, const struct event *event)

@@ -15,6 +15,10 @@
  * jobs of the topic depart during a visit; they depart before the next visit begins. So a command
  * on a topic that is visited waits even if all of its far jobs are in memory for that: the core may
  * search for several turns, and would miss those that have departed by then.
+ *
+ * Nor do jobs of a topic depart while the core searches it for another reason. When some are held
+ * up by that, further such commands wait here until they have departed, or clients that list a
+ * topic all the time would keep it in memory.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -80,16 +84,23 @@ static void make_ready(struct far_visit *visit)
 static bool meets_visit(const struct embedded *embedded, const struct cmd *cmd)
 {
     struct bytes topic;
+    return far_visit_topic(embedded, &topic) && bytes_eq(topic, cmd->topic.topic);
+}
+
+/* Must the command wait although none of the topic's jobs is far? */
+static bool must_wait(const struct embedded *embedded, const struct cmd *cmd)
+{
     bool searches = cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK ||
                     cmd->kind == CMD_CLEAR_TOPIC || cmd->kind == CMD_KICK_TOPIC;
-    return searches && far_visit_topic(embedded, &topic) && bytes_eq(topic, cmd->topic.topic);
+    return searches &&
+           (meets_visit(embedded, cmd) || store_far_departs_of(embedded->store, cmd->topic.topic));
 }
 
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                      enum submitted *out_submitted)
 {
     struct far_after after;
-    if (!core_wants_far(embedded->core, cmd, &after) && !meets_visit(embedded, cmd))
+    if (!core_wants_far(embedded->core, cmd, &after) && !must_wait(embedded, cmd))
         return false;
     struct far_visit *visit = mem_zalloc(sizeof(*visit) + cmd->topic.topic.len +
                                          cmd->topic.cursor.len + cmd->topic.settings.len);

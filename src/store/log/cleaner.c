@@ -721,7 +721,7 @@ bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch)
     return (cleaner->step != CLEAN_IDLE && !waits) || segments_making(cleaner->segments);
 }
 
-bool cleaner_held_up(const struct cleaner *cleaner)
+const struct slice *cleaner_held_up(const struct cleaner *cleaner)
 {
     return spill_held_up(cleaner->spill);
 }

@@ -41,7 +41,9 @@ struct salvage {
     struct damage damage;
     struct slice_liveness_set liveness; /* of slices, by the log's intact batches */
     struct salvage_counts counts;
+    bool begin_lost;  /* the log's first segments are missing */
     bool has_history; /* the log's intact batches have history entries */
+    uint32_t told;    /* the last slice of which it was said that all are taken */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
@@ -146,6 +148,7 @@ static void report_segments(struct salvage *salvage)
                        "is here",
                        manifest->batch_first, manifest->durable);
         report_fault(salvage, "wal-*", fault);
+        salvage->begin_lost = true;
     }
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
         const struct found *found = &directory->found[i];
@@ -158,6 +161,7 @@ static void report_segments(struct salvage *salvage)
                            "first that is here, and another one was",
                            manifest->batch_first, found->head.batch_first - 1);
             report_fault(salvage, name, fault);
+            salvage->begin_lost = true;
         }
         if (found->head.size_bytes != found->size_bytes) {
             (void)snprintf(fault, sizeof(fault),
@@ -437,6 +441,57 @@ static enum err replay_slices(struct salvage *salvage)
     return err;
 }
 
+/* Can a batch be lost that said which jobs of a slice live? */
+static bool may_lack_liveness(const struct salvage *salvage)
+{
+    bool lost = salvage->begin_lost || !salvage->directory.manifest_there;
+    for (size_t i = 0; i < salvage->damage.region_count && !lost; i++)
+        lost = salvage->damage.regions[i].opaque;
+    return lost;
+}
+
+static enum err replay_unknown(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    char line[120];
+    if (slice_liveness_knows(&salvage->liveness, where))
+        return OK;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    if (salvage->told != where_segment(where)) {
+        salvage->told = where_segment(where);
+        (void)snprintf(line, sizeof(line),
+                       SLICE_NAME ": the log does not say which of its jobs live: all are taken",
+                       salvage->told);
+        print_line(salvage, line);
+    }
+    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
+    return err == ERR_CORRUPT ? OK : err; /* a newer record of it is there */
+}
+
+/*
+ * Jobs of which lost batches said that they live: all of a slice, perhaps. One that has ended comes
+ * back if its end has left the log. After those that are known to live: they may be the same.
+ */
+static enum err replay_unknown_slices(struct salvage *salvage)
+{
+    const struct directory *directory = &salvage->directory;
+    enum err err = OK;
+    for (size_t i = 0; i < directory->slice_count && !err; i++) {
+        uint32_t number = directory->slices[i].number;
+        bool again = slice_liveness_count(&salvage->liveness, number) > 0;
+        const struct slice_reader reader = {
+            .ctx = salvage, .job = replay_unknown, .fault = again ? NULL : report_far_fault};
+        uint64_t bytes;
+        if (directory->slices[i].half_made)
+            continue;
+        err = slice_survey(salvage->disk, &directory->manifest.id, number, &reader, &bytes);
+        if (err == ERR_IO || err == ERR_AGAIN || err == ERR_NOT_FOUND)
+            err = OK; /* nothing says that a job in it lives */
+    }
+    return err;
+}
+
 /* False: there are no slices, and the log need not be read for them. */
 static bool uses_slices(const struct salvage *salvage)
 {
@@ -456,6 +511,8 @@ enum err salvage_replay(struct salvage *salvage)
         err = damage_read(&salvage->damage, &liveness);
     if (!err)
         err = replay_slices(salvage);
+    if (!err && may_lack_liveness(salvage))
+        err = replay_unknown_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
 }
 
@@ -649,6 +706,15 @@ static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
 
 /* ---- bodies ---- */
 
+/* Is it a segment's number? Then a slice of that number is of another store: they share a row. */
+static bool is_segment(const struct salvage *salvage, uint32_t number)
+{
+    size_t i = salvage->first_segment;
+    while (i < salvage->directory.used && salvage->directory.found[i].number != number)
+        i++;
+    return i < salvage->directory.used;
+}
+
 static enum err open_segment(struct salvage *salvage, uint32_t number)
 {
     char name[DISK_NAME_MAX];
@@ -658,7 +724,7 @@ static enum err open_segment(struct salvage *salvage, uint32_t number)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     salvage->file_number = 0;
     segment_name(number, name);
-    if (directory_has_slice(&salvage->directory, number))
+    if (!is_segment(salvage, number) && directory_has_slice(&salvage->directory, number))
         slice_name(number, name);
     enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
     if (!err)

@@ -97,10 +97,16 @@ void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t wher
     slice->live -= slice->live > 0;
 }
 
+bool slice_liveness_knows(const struct slice_liveness_set *liveness, uint64_t where)
+{
+    const struct slice_liveness *slice = find(liveness, where_segment(where));
+    return slice && slice->logged && where_offset(where) < (uint64_t)slice->named * BLOCK;
+}
+
 bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where)
 {
     const struct slice_liveness *slice = find(liveness, where_segment(where));
-    return slice && slice->logged && where_offset(where) < (uint64_t)slice->named * BLOCK &&
+    return slice_liveness_knows(liveness, where) &&
            !is_dead(slice, slice_unit(where_offset(where)));
 }
 
@@ -125,7 +131,8 @@ struct survey {
 
 static void fault(const struct survey *survey, uint64_t offset, const char *text, bool whole)
 {
-    survey->reader->fault(survey->reader->ctx, survey->name, offset, text, whole);
+    if (survey->reader->fault)
+        survey->reader->fault(survey->reader->ctx, survey->name, offset, text, whole);
 }
 
 static enum err read_file(struct disk *disk, struct survey *survey)
@@ -157,8 +164,10 @@ static bool check_head(struct survey *survey)
               true);
         return false;
     }
+    /* It may have been cut between two blocks: then all that is left is intact. */
     if (head->size_bytes != survey->file_bytes)
-        fault(survey, survey->file_bytes, "it was cut, or has grown", true);
+        fault(survey, survey->file_bytes, "it was cut, or has grown",
+              head->size_bytes < survey->file_bytes);
     return head->size_bytes <= survey->len;
 }
 
@@ -216,7 +225,7 @@ static enum err report_by_index(const struct survey *survey)
                     record.event.job.seq == index.seq;
         if (good)
             err = reader->job(reader->ctx, &record, where);
-        else
+        else if (reader->lost)
             reader->lost(reader->ctx, index.seq, where);
     }
     return err;
@@ -283,6 +292,7 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
                       const struct slice_reader *reader, uint64_t *out_bytes)
 {
     struct survey survey = {.reader = reader, .id = id, .number = number};
+    CHECK(reader->job);
     slice_name(number, survey.name);
     enum err err = read_file(disk, &survey);
     if (err)

@@ -30,6 +30,8 @@ void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slic
 /* The record at this place died. Does nothing if the place is in no slice. */
 void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t where);
 /* Does the record at this place live, as far as the log has been read? */
+/* Does the log that was read say whether the job there lives? */
+bool slice_liveness_knows(const struct slice_liveness_set *liveness, uint64_t where);
 bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where);
 /* How many records of the slice live; 0: none, or the log does not mention the slice. */
 uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_t number);
@@ -38,7 +40,7 @@ struct slice_reader {
     void *ctx;
     /* An intact job. An error ends the reading with it. */
     enum err (*job)(void *ctx, const struct record *record, uint64_t where);
-    /* The index names a job whose record at this place is damaged. */
+    /* The index names a job whose record at this place is damaged. This and `fault` may be NULL. */
     void (*lost)(void *ctx, uint64_t seq, uint64_t where);
     /* The file is damaged at this offset. `whole`: `lost` is called for every job concerned. */
     void (*fault)(void *ctx, const char *name, uint64_t offset, const char *text, bool whole);

@@ -491,15 +491,17 @@ static struct block_load *first_there(const struct slices *slices)
     return NULL;
 }
 
-/* False: there is no memory for them. */
+/* False: there is no memory for them. A block that was begun is passed on to its end, which takes
+   little more memory: until then no list of ready jobs has its jobs that are far and ready. */
 static bool pass_some(struct slices *slices, unsigned *records)
 {
     struct block_load *load;
     while (*records > 0 && (load = first_there(slices))) {
-        if (!has_room(slices)) {
+        if (!load->begun && !has_room(slices)) {
             wait_for_room(slices, load->read.slice, load->read.block);
             return false;
         }
+        load->begun = true;
         pass_on(load, records);
     }
     return true;
@@ -702,7 +704,7 @@ void slice_load_valid(const struct slices *slices)
         for (const struct list *to = at->next; to != &load->blocks; to = to->next)
             CHECK(load_of(to)->read.slice != block->read.slice || block->again ||
                   load_of(to)->again || load_of(to)->read.block > block->read.block);
-        CHECK(!block->emptying);
+        CHECK(!block->emptying && (!block->begun || block->read.there));
         bytes += block->read.len;
         count++;
     }

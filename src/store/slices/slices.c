@@ -202,9 +202,20 @@ void slices_drop(struct slices *slices, struct slice *slice)
     mem_free(slice);
 }
 
+static const struct slice *departing(const struct store *store)
+{
+    return store->failed || store->closing ? NULL : cleaner_held_up(store->cleaner);
+}
+
 bool store_far_departs(const struct store *store)
 {
-    return !store->failed && !store->closing && cleaner_held_up(store->cleaner);
+    return departing(store) != NULL;
+}
+
+bool store_far_departs_of(const struct store *store, struct bytes topic)
+{
+    const struct slice *slice = departing(store);
+    return slice && slice_may_have(slice, topic);
 }
 
 bool store_far_waits(const struct store *store)

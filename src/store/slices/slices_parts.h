@@ -19,6 +19,7 @@ struct block_load {
     bool again;    /* it could not be read at once, and is overtaken: slice_is_unread() */
     bool emptying; /* the slice is being emptied: live records go back to the log */
     bool damaged;  /* the block's checksum does not match */
+    bool begun;    /* some of its records have been passed on */
 };
 
 struct slice_load {

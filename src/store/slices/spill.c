@@ -16,8 +16,9 @@ enum {
     GATHER_BYTES = 4 * 1024 * 1024, /* of a run's gathered copies, at least */
     AGAIN_US = 100 * 1000,          /* until the next try, if no descriptor was free */
     VISITED_US = 1000,              /* between checks of far_visited() */
-    SLICES_MAX = 60000,             /* at the same time: the core's index has 16 bits for a slice */
-    ROOM_SEGMENTS = 4,              /* free space that the disk must have besides */
+    HELD_BLOCKS = 16,       /* that depart after a hold-up, before the next command may cause one */
+    SLICES_MAX = 60000,     /* at the same time: the core's index has 16 bits for a slice */
+    ROOM_SEGMENTS = 4,      /* free space that the disk must have besides */
     KEEP_US = 10 * 1000000, /* how long memory is kept for the next run: new pages are dear */
     /* The least size of a new slice, because nothing merges slices: least_bytes(). */
     SLICES_FEW = 64,    /* slices of any size, up to this number */
@@ -51,7 +52,9 @@ struct spill {
     bool writing, written;
     struct disk_op op;
     int64_t retry_at_us;
-    bool held_up;          /* SPILL_DEPART waits for a walk to end (far_visited) */
+    /* SPILL_DEPART: blocks that depart, once far_visited() is false, before the next command on
+       their topics begins; else 0. */
+    uint32_t held_blocks;
     bool given_up;         /* the disk is full: the other jobs are relocated */
     char *window;          /* spill_keep_window(); or NULL */
     int64_t keep_until_us; /* until then unused memory is kept */
@@ -206,13 +209,13 @@ static void end_slice(struct spill *spill)
     spill->build.gather = NULL;
     spill->built = false;
     spill->slice = NULL;
+    spill->held_blocks = 0;
 }
 
 /* Ends the run. Jobs that wait for the next run are kept. */
 static void reset(struct spill *spill)
 {
     end_slice(spill);
-    spill->held_up = false;
     spill->keep_until_us = spill->store->now_us + KEEP_US;
     spill->step = SPILL_IDLE;
 }
@@ -433,23 +436,27 @@ static void depart_block(struct spill *spill, struct clean_work *work)
     buf_fini(&dead);
 }
 
+static bool may_have(const void *slice, struct bytes topic)
+{
+    return slice_may_have(slice, topic);
+}
+
 /* Is a walk through the jobs of a topic under way that the slice may have? */
 static bool is_visited(const struct spill *spill)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
-    struct bytes topic;
-    return callbacks->far_visited && callbacks->far_visited(callbacks, &topic) &&
-           slice_may_have(spill->slice, topic);
+    return callbacks->far_visited && callbacks->far_visited(callbacks, may_have, spill->slice);
 }
 
 static void depart_some(struct spill *spill, struct clean_work *work)
 {
-    spill->held_up = is_visited(spill);
-    if (spill->held_up) {
+    if (is_visited(spill)) {
+        spill->held_blocks = HELD_BLOCKS;
         spill->retry_at_us = spill->store->now_us + VISITED_US;
         return;
     }
     depart_block(spill, work);
+    spill->held_blocks -= spill->held_blocks > 0;
     if (spill->block < spill->slice->head.blocks)
         return;
     slices_made(spill->store->slices, spill->slice);
@@ -546,9 +553,10 @@ bool spill_busy(const struct spill *spill)
     return spill->writing;
 }
 
-bool spill_held_up(const struct spill *spill)
+const struct slice *spill_held_up(const struct spill *spill)
 {
-    return spill->held_up;
+    CHECK(!spill->held_blocks || (spill->slice && spill->step == SPILL_DEPART));
+    return spill->held_blocks ? spill->slice : NULL;
 }
 
 uint64_t spill_departed_bytes(const struct spill *spill)

@@ -72,9 +72,11 @@ void spill_keep_window(struct spill *spill, char *window);
 /* Between runs: frees memory that was kept for the next run, if there was none for ten seconds or
    memory is short: 1 MiB in each call, because freeing that takes 0.1 ms or more. */
 void spill_rest(struct spill *spill);
-int64_t spill_rest_us(const struct spill *spill);         /* when to call it; INT64_MAX: never */
-bool spill_busy(const struct spill *spill);               /* a disk operation is under way */
-bool spill_held_up(const struct spill *spill);            /* by callbacks->far_visited */
+int64_t spill_rest_us(const struct spill *spill); /* when to call it; INT64_MAX: never */
+bool spill_busy(const struct spill *spill);       /* a disk operation is under way */
+/* The slice whose jobs callbacks->far_visited keeps from departing, or has kept until just now;
+   NULL: there is none. */
+const struct slice *spill_held_up(const struct spill *spill);
 uint64_t spill_departed_bytes(const struct spill *spill); /* of records that left the segment */
 uint64_t spill_departed_jobs(const struct spill *spill);  /* since opening */
 

@@ -237,6 +237,36 @@ def test_a_backup_that_was_renamed_is_the_operators(laterd, tmp_path):
     restored(laterd, tmp_path, place / kept)
 
 
+def flip(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def test_a_damaged_copy_of_the_last_backup_does_not_spoil_all_later_ones(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    # as on another file system, where nothing links to the store
+    with Client(server.port) as client:
+        fill(client, 600)
+        first = place / backup(server, place, "--copy")["backup"]
+        segment = sorted(glob.glob(str(first / "wal-*")))[0]
+        status = os.stat(segment)
+        flip(segment, 20_000)
+        os.utime(segment, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if its disk had lost it
+        fill(client, 10)
+    done = later("backup", "--json", "--copy", "--verify", place, server=server)
+    assert done.returncode == DONE, done
+    assert f"perhaps in files of {first.name}" in done.stderr, done
+    made = json.loads(done.stdout)
+    assert made["kept_bytes"] == 0 and made["verified"]
+    assert len(glob.glob(str(place / "2*"))) == 3
+    assert later("verify", place / made["backup"]).returncode == DONE
+    assert backup(server, place, "--copy", "--verify")["kept_bytes"] > 0  # of the good one
+
+
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
     server = laterd(SMALL)
     with Client(server.port) as client:
@@ -426,11 +456,7 @@ def test_restore_refuses_what_it_would_spoil_and_says_what_is_damaged(laterd, tm
     assert later("restore", place, made / "in").returncode == CONFLICT
     assert later("restore", tmp_path / "nowhere", tmp_path / "to").returncode == NOTHING
     segment = sorted(glob.glob(str(made / "wal-*")))[0]
-    with open(segment, "r+b") as file:
-        file.seek(20_000)
-        byte = file.read(1)
-        file.seek(20_000)
-        file.write(bytes([byte[0] ^ 1]))
+    flip(segment, 20_000)
     done = later("restore", made, tmp_path / "to")
     assert done.returncode == WRONG, done.stderr
     assert os.path.basename(segment) in done.stderr and "later salvage" in done.stderr

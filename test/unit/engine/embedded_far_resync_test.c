@@ -1,6 +1,7 @@
 /*
  * A resync of the journal, and lists, beside a list that brings all far jobs of a topic to memory
- * for some turns: none is missed. The journal takes all, and reads no rows.
+ * for some turns, and searches of a topic beside the departure of its jobs: none is missed. The
+ * journal takes all, and reads no rows.
  */
 #include "core/far.h"
 #include "embedded_far_bed.h"
@@ -11,6 +12,7 @@
 
 enum {
     OF_T = JOBS / 3 * 2,
+    FEWER = 30000,   /* the same, in three */
     OTHERS = 100000, /* looked at for a page of a list, in ten turns */
 };
 
@@ -93,18 +95,19 @@ static void journaled_turn(void)
     fake.journal.changed(&fake.journal);
 }
 
-static void push_others(void)
+static void push_others(unsigned count)
 {
     struct cmd cmd = {.kind = CMD_PUSH,
                       .push = {.topic = BYTES("v"),
                                .due_us = bed.loop.now_us + HORIZON_US / 2,
                                .ttr_us = SECOND_US}};
-    for (unsigned i = 0; i < OTHERS; i++) {
+    uint64_t before = totals().jobs[JOB_DELAYED];
+    for (unsigned i = 0; i < count; i++) {
         (void)bed.engine->verbs->submit(bed.engine, &cmd, NULL);
         if (i % 100 == 0)
             rest(1);
     }
-    assert_int_equal(totals().jobs[JOB_DELAYED], OTHERS);
+    assert_int_equal(totals().jobs[JOB_DELAYED], before + count);
 }
 
 static uint64_t far_of_t(void)
@@ -177,13 +180,65 @@ static void two_lists_at_a_time_have_all_jobs(void **state)
     assert_int_equal(far_of_t(), OF_T);
 }
 
+/* ---- searches beside a departure ---- */
+
+/* All jobs of t, and which is its first, in a search of several turns each. */
+static void look_for_all(unsigned *searches)
+{
+    struct cmd list = on_t(CMD_LIST, JOB_DELAYED, JOBS), peek = on_t(CMD_PEEK, JOB_DELAYED, 0);
+    assert_int_equal(ask(&list), OK);
+    assert_int_equal(bed.answer.reply.count, OF_T);
+    assert_int_equal(ask(&peek), OK);
+    assert_true(bed.answer.job.due_us == START_US + 2 * HOUR_US + 7 * SECOND_US);
+    *searches += 2;
+}
+
+/* Others list its first ones all the time, which does not keep them in memory. */
+static void searches_beside_a_departure_miss_no_job(void **state)
+{
+    static char body[60000];
+    struct cmd filler = {.kind = CMD_PUSH,
+                         .push = {.topic = BYTES("f"),
+                                  .due_us = START_US,
+                                  .ttr_us = SECOND_US,
+                                  .body = bytes_of(body, sizeof(body))}};
+    unsigned searches = 0;
+    (void)state;
+    bed.lists = true;
+    for (int i = 0; totals().far < JOBS - 10; i++) {
+        assert_true(i < 100);
+        assert_int_equal(ask(&filler), OK);
+        assert_int_equal(
+            ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = bed.answer.job.ref.seq}), OK);
+        look_for_all(&searches);
+    }
+    print_message("%u searches, %u lists\n", searches, bed.listers[0].answers);
+    bed.lists = false;
+    while (bed.listers[0].asks || bed.listers[1].asks || bed.listers[2].asks)
+        turn(NULL, NULL);
+}
+
+static int setup_near(void **state)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.disk = sim_disk_new();
+    bed.loop.now_us = START_US;
+    open_engine();
+    push_others(FEWER);
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    assert_int_equal(totals().far, 0);
+    return 0;
+}
+
 static int setup(void **state)
 {
     (void)state;
     memset(&bed, 0, sizeof(bed));
     bed.readies = true;
     fill(false);
-    push_others();
+    push_others(OTHERS);
     follow();
     journaled_turn();
     return 0;
@@ -195,6 +250,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ready_jobs_that_somebody_lists_meanwhile_are_not_missed,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(two_lists_at_a_time_have_all_jobs, setup, teardown),
+        cmocka_unit_test_setup_teardown(searches_beside_a_departure_miss_no_job, setup_near,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

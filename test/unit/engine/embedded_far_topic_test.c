@@ -105,6 +105,47 @@ static void jobs_depart_while_clients_list_without_a_pause(void **state)
     assert_int_equal(totals().jobs[JOB_DELAYED], 2 * JOBS);
 }
 
+/* Jobs of t that are due at once, in one block, which takes two turns to be passed to the core. */
+static void fill_a_block(void)
+{
+    bed.disk = sim_disk_new();
+    sim_disk_cold(bed.disk, true);
+    bed.loop.now_us = START_US;
+    open_engine();
+    for (unsigned i = 0; i < JOBS; i++) {
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.topic = BYTES("t"), .due_us = due_of(7), .ttr_us = SECOND_US}};
+        (void)bed.engine->verbs->submit(bed.engine, &cmd, NULL);
+    }
+    rest(10);
+    grow_log();
+    assert_int_equal(totals().far, JOBS);
+}
+
+static void ready_ones_are_listed_though_memory_is_short_while_they_fall_due(void **state)
+{
+    enum { LIMIT = 64 * 1024 * 1024 };
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.memory_bytes = LIMIT;
+    fill_a_block();
+    bed.loop.now_us = START_US + 300 * HOUR_US;
+    for (int i = 0; totals().far_ready == 0; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    assert_true(totals().far_ready < JOBS);
+    char *ballast = mem_alloc(LIMIT);
+    for (int i = 0; i < 20; i++) {
+        rest(20);
+        bed.loop.now_us += SECOND_US;
+    }
+    uint64_t ready = core_state_count(embedded_core(bed.embedded), BYTES("t"), JOB_READY);
+    assert_true(ready > 0);
+    lists_have(JOB_READY, (unsigned)ready);
+    mem_free(ballast);
+}
+
 static void the_first_delayed_job_is_found_among_far_ones(void **state)
 {
     (void)state;
@@ -362,6 +403,8 @@ int main(void)
         TEST(a_listing_passes_over_no_far_jobs_behind_late_ones),
         TEST(a_topics_next_due_time_is_never_in_the_past),
         TEST(jobs_depart_while_clients_list_without_a_pause),
+        cmocka_unit_test_teardown(ready_ones_are_listed_though_memory_is_short_while_they_fall_due,
+                                  teardown),
         TEST(the_first_delayed_job_is_found_among_far_ones),
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
         TEST(far_jobs_are_kicked_in_order_of_their_due_time),

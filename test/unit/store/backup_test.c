@@ -285,6 +285,46 @@ static void p2_a_backup_taken_under_load_has_bodies_whose_memory_the_log_took_ov
     under_load(LATE_BODIES);
 }
 
+static unsigned faults_of(struct model *model)
+{
+    struct store_watcher watcher = {.print_line = say_nothing};
+    struct store_counts counts = {0};
+    assert_int_equal(store_verify(sim_disk_port(model->disk), &watcher, &counts), OK);
+    return (unsigned)counts.bad;
+}
+
+/* The end of a running store's log may be torn, that of a backup may not. */
+static void p2_damage_at_the_end_of_a_backup_is_no_torn_tail(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct model model, flipped, shorter;
+        struct backup backup;
+        struct store_error error;
+        begin(&model, seed, NOTHING_ELSE);
+        struct busy_disk busy = busy_disk_of(&model, true);
+        assert_int_equal(backup_capture(&busy.port, &backup, &error), OK);
+        assert_true(backup.segments > 1);
+        const struct backup_file *tail = &backup.files[backup.segments - 1];
+        model_like(&model, &flipped);
+        model_like(&model, &shorter);
+        put_files(&backup, flipped.disk, seed % 2);
+        put_files(&backup, shorter.disk, seed % 2);
+        if (tail->used_bytes > BLOCK) { /* its last batch */
+            uint64_t bit = (tail->used_bytes - BLOCK + 1) * 8;
+            assert_true(sim_disk_flip(flipped.disk, tail->name, bit));
+            assert_true(faults_of(&flipped) > 0);
+            assert_true(sim_disk_delete(shorter.disk, tail->name));
+            assert_true(faults_of(&shorter) > 0);
+            assert_int_equal(model_open(&shorter), ERR_CORRUPT);
+        }
+        backup_release(&backup);
+        model_fini(&shorter);
+        model_fini(&flipped);
+        model_fini(&model);
+    }
+}
+
 static void a_backup_of_a_closed_store_is_closed_too(void **state)
 {
     (void)state;
@@ -383,6 +423,7 @@ int main(void)
         cmocka_unit_test(p2_a_backup_has_no_file_that_became_another_segment),
         cmocka_unit_test(p2_a_backup_taken_under_load_has_the_slices_that_its_log_needs),
         cmocka_unit_test(p2_a_backup_taken_under_load_has_bodies_whose_memory_the_log_took_over),
+        cmocka_unit_test(p2_damage_at_the_end_of_a_backup_is_no_torn_tail),
         cmocka_unit_test(a_backup_of_a_closed_store_is_closed_too),
         cmocka_unit_test(a_backup_ends_where_a_clean_manifest_says),
         cmocka_unit_test(an_empty_store_and_none_are_told_apart),

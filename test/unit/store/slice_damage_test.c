@@ -267,20 +267,25 @@ static void p5_a_damaged_end_of_a_far_job_does_not_revive_it(void **state)
 
 /* ---- salvage ---- */
 
+static bool log_damaged; /* by the test */
+
 struct salvaged {
     struct salvage_callbacks callbacks;
     struct model_job *jobs; /* by number - 1 */
     unsigned lines;
+    bool doubts; /* the log is damaged, too */
 };
 
 static enum err salvage_event(struct salvage_callbacks *callbacks, const struct event *event,
                               enum salvage_trust trust)
 {
     struct salvaged *salvaged = LIST_ENTRY(callbacks, struct salvaged, callbacks);
-    assert_int_equal(trust, SALVAGE_INTACT);
+    assert_true(trust == SALVAGE_INTACT || salvaged->doubts);
     if (event->kind == EVENT_TOPIC)
         return OK;
     struct model_job *job = &salvaged->jobs[event->job.seq - 1];
+    if (trust == SALVAGE_STRAY && job->live)
+        return ERR_CORRUPT;
     if (event->kind == EVENT_JOB)
         *job = (struct model_job){.live = true, .seq = event->job.seq, .stored = event->record};
     job->priority = event->job.priority;
@@ -307,6 +312,7 @@ static unsigned salvage_all(struct model *model, const struct model *whole,
     struct salvaged salvaged = {
         .callbacks = {.replay = salvage_event, .clock = salvage_clock, .print_line = salvage_say},
         .jobs = mem_zalloc(whole->job_count * sizeof(struct model_job)),
+        .doubts = log_damaged,
     };
     struct salvage *salvage;
     struct store_error error;
@@ -382,6 +388,115 @@ static void salvage_brings_every_far_job_that_is_intact(void **state)
     model_fini(&whole);
 }
 
+/* The log says which of its jobs live. If that is damaged, the slice still has them. */
+static void salvage_brings_far_jobs_whose_slice_the_log_does_not_name(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned flips = 0;
+    log_damaged = true;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        (void)sim_disk_file(whole.disk, list.names[i], &len);
+        for (uint64_t block = 1; memcmp(list.names[i], "wal-", 4) == 0 && block < len / BLOCK;
+             block++) {
+            struct model model;
+            struct salvage_counts counts;
+            unsigned lines;
+            copy_model(&model, &whole, &list);
+            assert_true(sim_disk_flip(model.disk, list.names[i], (block * BLOCK + BATCH_HEAD) * 8));
+            unsigned found = salvage_all(&model, &whole, &counts, &lines);
+            assert_true(found + 1 >= live_jobs(&whole)); /* but for the one that was hit */
+            model_fini(&model);
+            flips++;
+        }
+    }
+    assert_true(flips > 10);
+    log_damaged = false;
+    model_fini(&whole);
+}
+
+static void note_line(void *ctx, const char *line)
+{
+    char *last = ctx;
+    (void)snprintf(last, 200, "%s", line);
+}
+
+/* At each block, also where a block of jobs ends and what is left is intact. */
+static void a_slice_that_was_cut_is_not_said_to_have_lost_nothing(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned cuts = 0;
+    begin_far(&whole, 600);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        for (uint64_t left = 0; memcmp(list.names[i], "slice-", 6) == 0 && left < len;
+             left += BLOCK, cuts++) {
+            struct model model;
+            struct store_counts verified = {0};
+            struct salvage_counts counts;
+            unsigned lines;
+            char last[200] = "";
+            struct store_watcher watcher = {.print_line = note_line, .ctx = last};
+            char *bytes = mem_aligned(BLOCK, len);
+            copy_model(&model, &whole, &list);
+            memcpy(bytes, at, len);
+            sim_disk_put(model.disk, list.names[i], bytes, left);
+            mem_free(bytes);
+            assert_int_equal(store_verify(model.options.disk, &watcher, &verified), OK);
+            assert_true(verified.bad > 0);
+            unsigned found = salvage_all(&model, &whole, &counts, &lines);
+            assert_true(lines > 0);
+            if (found < live_jobs(&whole)) {
+                assert_true(verified.hit_jobs > 0 || verified.unknown > 0);
+                assert_true(counts.lost_jobs > 0 || counts.opaque_regions > 0);
+            }
+            model_fini(&model);
+        }
+    }
+    assert_true(cuts > 10);
+    model_fini(&whole);
+}
+
+/* Slices and segments have numbers of one row: such a slice is of another store. */
+static void salvage_reads_no_bodies_from_a_slice_with_the_number_of_a_segment(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    struct salvage_counts counts;
+    unsigned lines, segments = 0;
+    begin_far(&whole, 200);
+    for (size_t i = 1; i < 200; i += 7) /* their records are in the log again */
+        model_move(&whole, &whole.jobs[i]);
+    model_settle(&whole);
+    model_close(&whole);
+    list_files(&whole, &list);
+    copy_model(&model, &whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        char name[DISK_NAME_MAX];
+        uint32_t number;
+        if (!segment_name_parse(list.names[i], &number))
+            continue;
+        slice_name(number, name);
+        sim_disk_put(model.disk, name, list.names[i], 4);
+        segments++;
+    }
+    assert_true(segments > 0);
+    assert_int_equal(salvage_all(&model, &whole, &counts, &lines), live_jobs(&whole));
+    model_fini(&model);
+    model_fini(&whole);
+}
+
 static void a_missing_slice_is_told_of(void **state)
 {
     (void)state;
@@ -419,6 +534,9 @@ int main(void)
         cmocka_unit_test(damage_that_looks_like_a_record_hides_no_job),
         cmocka_unit_test(an_invalid_record_in_a_whole_block_is_told_and_hides_no_other_job),
         cmocka_unit_test(verify_counts_no_job_as_live_that_is_not_there),
+        cmocka_unit_test(salvage_brings_far_jobs_whose_slice_the_log_does_not_name),
+        cmocka_unit_test(a_slice_that_was_cut_is_not_said_to_have_lost_nothing),
+        cmocka_unit_test(salvage_reads_no_bodies_from_a_slice_with_the_number_of_a_segment),
         cmocka_unit_test(a_missing_slice_is_told_of),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
         cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),
