@@ -57,6 +57,7 @@ struct key_queue {
     struct list entries; // key_entry::place, first come first
     struct timer timer;  /* expires when the first one is overdue */
     struct ticket ticket;
+    uint64_t asked;   /* the number of the job that is looked up */
     uint32_t held;    /* number of its entries that wait in memory */
     struct list call; // pump::calls: its first job is to be kicked
     bool pending;
@@ -447,7 +448,9 @@ static void looked(struct ticket *ticket, const struct reply *reply)
         return;
     const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
     bool same = job && job->ref.seq == first->seq;
-    if (reply->err && reply->err != ERR_NOT_FOUND)
+    if (first->seq != queue->asked)
+        ; /* that one came and ended meanwhile */
+    else if (reply->err && reply->err != ERR_NOT_FOUND)
         first->due_us = pump_now(pump); /* the engine could not answer: looked up again */
     else if (!same || job->state == JOB_BURIED || job->state == JOB_GONE)
         entry_remove(first);
@@ -463,6 +466,7 @@ static void queue_overdue(struct timer *timer)
     if (!first || first->shipment || queue->pending)
         return;
     queue->pending = true;
+    queue->asked = first->seq;
     queue->ticket = (struct ticket){.answered = looked};
     struct cmd cmd = {.kind = CMD_GET, .job.ref.seq = first->seq};
     (void)pump_submit(queue->order->lane->pump, &cmd, &queue->ticket);

@@ -421,6 +421,15 @@ static void clear_target(struct lane *lane)
     lane->sink = NULL;
 }
 
+/* Gives back the jobs that wait for another of their key, too: else they would stay reserved for as
+   long as nobody takes the one before. */
+static void leave_order(struct lane *lane)
+{
+    if (lane->ours)
+        shipments_give_back(lane);
+    lane->ours = 0;
+}
+
 void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept)
 {
     bool pushed = kept && kept->settings.target.type != TARGET_NONE;
@@ -429,6 +438,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
         return;
     clear_target(lane);
     if (!pushed) {
+        leave_order(lane);
         lane_settle(lane);
         return;
     }
@@ -445,11 +455,10 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     lane->reserve_next = 1;
     lane->failing_us = lane->not_before_us = lane->backoff_us = 0;
     lane->stopped = false;
-    if (settings->order != ORDER_BY_KEY) {
-        if (lane->ours)
-            shipments_give_back(lane); /* also those that wait for another of their key */
-        lane->ours = 0;
-    }
+    if (settings->order != ORDER_BY_KEY)
+        leave_order(lane);
+    else if (settings->paused)
+        shipments_give_back(lane); /* it may be for days */
     queue_lane(lane);
     lane_update_owner(lane);
     pump_wake(pump);

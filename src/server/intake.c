@@ -13,6 +13,7 @@ enum {
     MESSAGE_NS = 3000,      /* work for one, besides the engine's, … */
     BYTES_PER_NS = 4,       /* … and for so many bytes of it */
     CONFIGURE_US = 1000000, /* after a failure */
+    CONFIGURES_SILENT = 3,  /* failures in a row without a line in the log: one may be brief */
     SLOTS = 4096,           /* of messages with ids, by hash */
     BEHIND_MAX = 500,       /* of those that wait, looked at in one turn */
     LOG_US = 10000000,      /* refused messages have lines in the log … */
@@ -47,6 +48,8 @@ struct server_intake {
     struct buf properties;
     struct ticket configure; /* of the topic's target */
     bool configuring;
+    unsigned refusals; /* of it, in a row */
+    enum err refusal;  /* the last one that the log has */
     struct timer again;
     int64_t log_from_us; /* since when `lines` are counted */
     unsigned lines;      /* in the log, of refused messages */
@@ -54,6 +57,20 @@ struct server_intake {
 };
 
 /* ---- the topic's target ---- */
+
+/* Logs a refusal that lasts, and then another one: jobs wait in the topic, and go nowhere. */
+static void note_refusal(struct server_intake *intake, enum err err)
+{
+    if (intake->refusals < CONFIGURES_SILENT)
+        intake->refusals++;
+    if (intake->refusals < CONFIGURES_SILENT || intake->refusal == err)
+        return;
+    intake->refusal = err;
+    log_event(LOG_WARN, "amqp_in_topic_refused",
+              "name=%s topic=%s broker=%s error=\"%s\" hint=\"jobs of this topic are sent nowhere "
+              "until it has its target; it is tried again each second\"",
+              intake->options.name, intake->options.topic, intake->options.broker, err_text(err));
+}
 
 static void configured(struct ticket *ticket, const struct reply *reply)
 {
@@ -63,8 +80,10 @@ static void configured(struct ticket *ticket, const struct reply *reply)
     if (reply->err == OK)
         log_event(LOG_INFO, "amqp_in_topic", "name=%s topic=%s broker=%s retry=standard",
                   intake->options.name, intake->options.topic, intake->options.broker);
-    else if (reply->err != ERR_VERSION) /* it has settings: the operator's */
+    else if (reply->err != ERR_VERSION) { /* it has settings: the operator's */
+        note_refusal(intake, reply->err);
         loop_arm(loop, &intake->again, loop->now_us + CONFIGURE_US);
+    }
 }
 
 /* Gives the topic a target setting, unless it has settings already. Each job's routing is in its

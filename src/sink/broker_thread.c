@@ -28,7 +28,8 @@ enum {
     INTERRUPT_US = 1000 * 1000, /* after the grace time: then the thread's call is interrupted */
 };
 
-#define ENDING "laterd is ending"
+#define ENDING  "laterd is ending"
+#define NOT_YET "it is not connected yet"
 
 struct broker_thread {
     struct sink sink;
@@ -339,6 +340,15 @@ static void message_arrived(struct message *message)
     }
 }
 
+/* Under the mutex: why the thread takes no deliveries now; NULL: it does. The loop may not have
+   heard yet that the broker is away, and the thread may be in a call that lasts longer than a lease
+   (a look-up of the broker's name). */
+static const char *turned_away(const struct broker_thread *thread)
+{
+    const char *why = thread->reported_why[0] ? thread->reported_why : NOT_YET;
+    return thread->closing ? ENDING : thread->ready ? NULL : why;
+}
+
 static void sink_send(struct sink *sink, struct delivery *delivery)
 {
     struct broker_thread *thread = self(sink);
@@ -350,9 +360,10 @@ static void sink_send(struct sink *sink, struct delivery *delivery)
     list_init(&item->pending);
     thread->in_flight++;
     lock(thread);
-    bool first = !thread->closing && !thread->inbox.first;
-    if (thread->closing) /* the thread takes no more */
-        to_outbox(thread, item, OUTCOME_UNSENT, ENDING);
+    const char *why = turned_away(thread);
+    bool first = !why && !thread->inbox.first;
+    if (why)
+        to_outbox(thread, item, OUTCOME_UNSENT, why);
     else
         queue_add(&thread->inbox, &item->place);
     unlock(thread);
@@ -364,7 +375,7 @@ static bool sink_ready(const struct sink *sink, const char **out_why)
 {
     const struct broker_thread *thread = self(sink);
     if (!thread->was_ready && out_why)
-        *out_why = thread->why[0] ? thread->why : "it is not connected yet";
+        *out_why = thread->why[0] ? thread->why : NOT_YET;
     return thread->was_ready;
 }
 

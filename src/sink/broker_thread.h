@@ -87,7 +87,8 @@ struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us);
 unsigned broker_pending(const struct broker_thread *thread); /* items that are pending */
 
 /* Sets whether the broker is reachable; `why`: a clause, if it is not. The sink's `changed` is
-   called if that is new. The broker's thread, or a thread of the library. */
+   called if that is new. While it is not, deliveries are UNSENT at once; those that were sent
+   before are for the plugin to return. The broker's thread, or a thread of the library. */
 void broker_set_ready(struct broker_thread *thread, bool ready, const char *why);
 
 /* True: the thread must end. Pending items may still be confirmed until *out_until_us (time of

@@ -41,6 +41,7 @@ enum {
     PAUSE_FIRST_US = 1000000,
     PAUSE_MOST_US = 30000000,
     INTERRUPT_US = 2000000, /* after stop(): then the thread's call is interrupted */
+    WATCH_US = 1000000,
 };
 
 /* Its bytes lie behind it, but for a large body. */
@@ -70,6 +71,7 @@ struct consumer {
     /* The loop's. */
     bool closed, joined, interrupted;
     int64_t interrupt_us; /* while closing: when to interrupt what the thread waits in */
+    struct timer watch;   /* interrupts a call that writes for too long */
     /* The thread's. */
     uint64_t connection; /* its number */
     uint64_t run;        /* intake_message::run: how often it has begun to consume */
@@ -544,6 +546,16 @@ static void arrived(struct message *message)
         loop->verbs->post(loop, message);
 }
 
+/* RabbitMQ reads nothing, and the messages that it has to settle wait without a limit. */
+static void watch(struct timer *timer)
+{
+    struct consumer *consumer = LIST_ENTRY(timer, struct consumer, watch);
+    const struct broker_options *options = &consumer->options.broker;
+    if (rabbit_link_stuck_us(&consumer->link) > 2 * options->timeout_us)
+        rabbit_link_interrupt(&consumer->link);
+    loop_arm(options->loop, &consumer->watch, options->loop->now_us + WATCH_US);
+}
+
 static struct intake_message *take(struct intake *intake)
 {
     struct consumer *consumer = self(intake);
@@ -581,6 +593,7 @@ static bool intake_stopped(struct intake *intake)
 static void close_intake(struct intake *intake)
 {
     struct consumer *consumer = self(intake);
+    loop_cancel(consumer->options.broker.loop, &consumer->watch);
     if (!atomic_load(&consumer->closing))
         stop_intake(intake);
     if (!consumer->joined &&
@@ -614,6 +627,9 @@ enum err rabbit_consumer_open(const struct intake_options *options, struct intak
     (void)pthread_mutex_init(&consumer->mutex, NULL); /* cannot fail on Linux */
     bool watched = mailbox_init(&consumer->settled, true);
     if (watched && thread_start(&consumer->thread, thread_main, consumer) == 0) {
+        struct loop *loop = options->broker.loop;
+        consumer->watch.expired = watch;
+        loop_arm(loop, &consumer->watch, loop->now_us + WATCH_US);
         *out_intake = &consumer->intake;
         return OK;
     }

@@ -8,7 +8,7 @@
  *   event                                          outcome
  *   basic.ack, without basic.return                DELIVERED
  *   basic.return, then basic.ack                   FAILED: no queue takes it
- *   basic.nack                                     FAILED: a queue is full
+ *   basic.nack                                     FAILED, unhealthy: a queue is full
  *   the channel is closed                          FAILED: it may have been taken
  *   the connection is lost                         UNSENT: the same; the broker is unreachable
  *   RabbitMQ closes it because of a message        FAILED: else it would be sent again forever

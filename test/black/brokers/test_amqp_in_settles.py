@@ -246,3 +246,38 @@ def test_a_broker_that_ends_each_consumer_at_once_is_asked_ever_less_often(later
             count += 1
             rabbit.consumer.shutdown(socket.SHUT_RDWR)
     assert 2 <= count <= 7, count  # after pauses of 0.1 s, 0.2 s, 0.4 s …, not of 0.1 s each
+
+
+class Deaf(FakeRabbit):
+    """Of its first connection it reads nothing any more, once that consumes; and takes few bytes unread."""
+
+    deaf = True
+
+    def __init__(self):
+        super().__init__()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # laterd's buffer is small with it
+
+    def _take(self, connection, one):
+        super()._take(connection, one)
+        if isinstance(getattr(one, "method", None), spec.Basic.Consume) and self.deaf:
+            self.deaf = False
+            threading.Event().wait()  # of a thread that ends with the process
+
+
+def test_a_broker_that_reads_nothing_is_left_and_connected_to_again(laterd):
+    with Deaf() as rabbit:
+        laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url, "timeout": "1s", "heartbeat": "60s"},
+                "amqp_in.slow": {"broker": "rabbit", "queue": "laterd.in", "topic": "slow", "prefetch": 60000}})
+        assert isinstance(rabbit.calls_until(spec.Basic.Consume)[-1], spec.Basic.Consume)
+        rabbit.consumer.settimeout(PATIENCE_S)
+        wrong = {"x-laterd-if-exists": "perhaps"}  # each is rejected by a frame of its own
+        try:
+            for _ in range(100):
+                rabbit.deliver_all([b"x"] * 500, wrong)
+        except OSError:
+            pass  # it was left before it had all of them
+        rabbit.tag = 0
+        assert isinstance(rabbit.calls_until(spec.Basic.Consume)[-1], spec.Basic.Consume)
+        rabbit.deliver(b"y", HOUR)
+        assert settled(rabbit.calls_until(spec.Basic.Ack)) == [(1, "stored")]

@@ -321,6 +321,7 @@ def test_while_rabbitmq_reads_nothing_messages_wait_without_work(rabbit, channel
     with Relay(rabbit.port) as relay:
         drive = Drive(rabbit.url.replace(f":{rabbit.port}/", f":{relay.port}/"), NEVER_LATE, "window=4000")
         relay.before(b"xxxxxxxxxx", lambda: (reached.set(), go_on.wait(PATIENCE_S)))
+        drive.expect("ready 1")
         drive.tell("many 4000 - slow 4000")  # more than sockets hold
         try:
             assert reached.wait(PATIENCE_S)

@@ -13,11 +13,17 @@
     "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
     "\"jitter\":0,\"attempts\":30,\"retry\":[\"1s\",\"5s\",\"5s\",\"5s\"]}"
 
+#define PAUSED                                                                                     \
+    "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"order\":\"key\","     \
+    "\"paused\":true}"
+
 #define UNORDERED "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"}}"
 
-enum { KEYS = 20, BACKLOG = 10000 };
+enum { KEYS = 20, BACKLOG = 10000, LARGE = 300 * 1024 };
 
 static const struct world_options plain = {.seed = 11};
+static const struct world_options slow_reads = {
+    .seed = 13, .body_bytes = LARGE, .read_us = 4 * SECOND_US};
 static const struct world_options in_slices = {.seed = 12, .turn_ns = 4000};
 
 static bool out; /* the receiver takes seconds, and then fails */
@@ -314,6 +320,63 @@ static void so_they_do_behind_one_that_has_failed(void **state)
     assert_order_of_all_that_waited(*state, true);
 }
 
+/* Nobody sends or takes the job before them, which would make it their turn. */
+static void assert_given_back(struct bed *bed, const char *settings)
+{
+    enum { JOBS = 20 };
+    bed->answer = takes_a_second;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, 1);
+    bed_pass(bed, 11 * SECOND_US / 2);
+    unsigned sent = bed->seen_count;
+    assert_true(bed_jobs(bed, JOB_RESERVED) > 2);
+    bed_settings(bed, "keyed", settings);
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed->seen_count, sent);
+    assert_int_equal(bed_jobs(bed, JOB_RESERVED), 0);
+    assert_int_equal(bed_jobs(bed, JOB_READY), JOBS - sent);
+    bed_settings(bed, "keyed", KEYED);
+    bed_pass(bed, 2 * JOBS * SECOND_US);
+    assert_int_equal(left(bed), 0);
+    for (unsigned i = 1; i < bed->seen_count; i++)
+        assert_true(bed->seen[i].seq == bed->seen[i - 1].seq + 1 && bed->seen[i].attempt == 1);
+}
+
+static void jobs_that_wait_for_their_key_are_given_back_when_their_topic_loses_its_target(
+    void **state)
+{
+    assert_given_back(*state, "");
+}
+
+static void so_they_are_when_its_target_is_paused(void **state)
+{
+    assert_given_back(*state, PAUSED);
+}
+
+/* The first job comes while it is looked up, and has ended when the answer comes: that is of no
+   other job. A slow disk, which the look-up waits for as long as a reserve. */
+static void a_late_answer_takes_no_place_from_the_next_job(void **state)
+{
+    enum { JOBS = 6 };
+    struct bed *bed = *state;
+    char *body = mem_alloc(LARGE + 1);
+    memset(body, 'x', LARGE);
+    body[LARGE] = '\0';
+    bed->answer = takes_2_ms;
+    out = true;
+    bed_settings(bed, "keyed", KEYED);
+    for (unsigned i = 0; i < JOBS; i++)
+        bed_push(bed, "keyed", body, 0, "{\"key\":\"k\"}");
+    mem_free(body);
+    while (bed->seen_count < 2)
+        bed_pass(bed, SECOND_US);
+    out = false;
+    bed_pass(bed, 200 * SECOND_US);
+    assert_int_equal(left(bed), 0);
+    for (unsigned i = 1; i < bed->seen_count; i++)
+        assert_true(bed->seen[i].seq >= bed->seen[i - 1].seq);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +390,10 @@ int main(void)
                     &plain),
         BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),
         BED_TEST_OF(so_they_do_behind_one_that_has_failed, &plain),
+        BED_TEST_OF(jobs_that_wait_for_their_key_are_given_back_when_their_topic_loses_its_target,
+                    &plain),
+        BED_TEST_OF(so_they_are_when_its_target_is_paused, &plain),
+        BED_TEST_OF(a_late_answer_takes_no_place_from_the_next_job, &slow_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "beanstalk_peer.h"
+#include "server/door.h"
 #include "server/intake.h"
 
 enum {
@@ -244,9 +245,37 @@ static void refused_messages_are_all_counted_and_a_few_logged(void **state)
     world_free(world);
 }
 
+/* Its jobs go nowhere meanwhile, and nobody would know. */
+static void a_topic_that_gets_no_target_is_logged_once(void **state)
+{
+    static const struct principal nobody = {.protocol = PROTOCOL_KINDS};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = BYTES("other"), .ttr_us = SECOND_US, .body = BYTES("x")}};
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 6, .topics = 1});
+    (void)server_submit(server_of(world), &nobody, &push, NULL);
+    settle(world);
+    FILE *log = tmpfile();
+    int kept = dup(STDERR_FILENO);
+    assert_true(log && kept >= 0 && dup2(fileno(log), STDERR_FILENO) == STDERR_FILENO);
+    log_level_set(LOG_INFO);
+    struct server_intake *intake = begin_intake(world);
+    pass(world, SECOND_US / 2);
+    unsigned at_once = logged(log, "amqp_in_topic_refused");
+    pass(world, 60 * SECOND_US);
+    log_level_set((enum log_level)LOG_NONE);
+    assert_true(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
+    assert_int_equal(at_once, 0);
+    assert_int_equal(logged(log, "amqp_in_topic_refused name=shop topic=orders broker=main"), 1);
+    (void)fclose(log); /* it was only read */
+    server_intake_free(intake);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_topic_that_gets_no_target_is_logged_once),
         cmocka_unit_test(p8_a_large_body_is_taken_over),
         cmocka_unit_test(p8_one_message_is_taken_when_the_budget_is_spent),
         cmocka_unit_test(p8_messages_leave_half_of_the_budget_to_clients),

@@ -310,6 +310,22 @@ static void publish_one(struct broker_thread *thread, struct rabbit_channel *cha
     rabbit_channel_add(channel, item, &room);
 }
 
+/* A queue is full: its next message would be refused, too. */
+static void refuse_one(struct broker_thread *thread, void *user)
+{
+    const struct returnable message = {"k", "1", "a", "p"};
+    amqp_basic_nack_t nack = {.delivery_tag = 1};
+    amqp_frame_t frame = {.frame_type = AMQP_FRAME_METHOD,
+                          .payload.method = {.id = AMQP_BASIC_NACK_METHOD, .decoded = &nack}};
+    struct rabbit_channel channel;
+    (void)user;
+    rabbit_channel_init(&channel, 1, 10, thread, &counts);
+    rabbit_channel_opened(&channel);
+    publish_one(thread, &channel, &message);
+    (void)rabbit_channel_take(&channel, &frame);
+    rabbit_channel_fini(&channel);
+}
+
 static void take_frame(struct rabbit_channel *channel, uint8_t type, amqp_frame_t frame)
 {
     frame.frame_type = type;
@@ -360,12 +376,30 @@ static void ended(void *user)
 
 static void (*run)(struct broker_thread *thread, void *user); /* of the next sink */
 
+static void run_ready(struct broker_thread *thread, void *user)
+{
+    broker_set_ready(thread, true, "");
+    run(thread, user);
+}
+
+/* A sink that runs `with`, and is ready. */
+static void open_running(void (*with)(struct broker_thread *thread, void *user))
+{
+    counts = (struct publish_counts){0};
+    run = with;
+    bed_open("amqp://localhost");
+    assert_true(turn_until_ready(true));
+}
+
 static enum err open_channel(const struct broker_options *options, struct sink **out_sink,
                              struct broker_error *out_error)
 {
     (void)out_error;
-    *out_sink = broker_thread_open(&(struct broker_thread_options){
-        .loop = options->loop, .name = options->name, .window = 10, .run = run, .ended = ended});
+    *out_sink = broker_thread_open(&(struct broker_thread_options){.loop = options->loop,
+                                                                   .name = options->name,
+                                                                   .window = 10,
+                                                                   .run = run_ready,
+                                                                   .ended = ended});
     return *out_sink ? OK : ERR_IO;
 }
 
@@ -376,9 +410,7 @@ static void a_message_is_counted_as_uncertain_once(void **state)
     struct sent sent[] = {{.delivery = {.done = done, .timeout_us = 1000}},
                           {.delivery = {.done = done, .timeout_us = WAIT_US}}};
     (void)state;
-    counts = (struct publish_counts){0};
-    run = lose_the_connection;
-    bed_open("amqp://localhost");
+    open_running(lose_the_connection);
     for (unsigned i = 0; i < 2; i++)
         sink->verbs->send(sink, &sent[i].delivery);
     expect(&sent[0], OUTCOME_FAILED, "not confirmed");
@@ -394,9 +426,7 @@ static void messages_that_are_never_confirmed_hold_up_no_others(void **state)
     enum { COUNT = 6, LATE = 2 };
     struct sent sent[COUNT] = {0};
     (void)state;
-    counts = (struct publish_counts){0};
-    run = confirm_nothing_in_time;
-    bed_open("amqp://localhost");
+    open_running(confirm_nothing_in_time);
     for (unsigned i = 0; i < COUNT; i++) {
         sent[i].delivery.done = done;
         sent[i].delivery.timeout_us = i < LATE ? 1000 : WAIT_US;
@@ -419,20 +449,20 @@ static void expect_returned(const struct returnable *all, unsigned back, const c
                             const char *failed)
 {
     struct sent sent[4] = {0};
-    counts = (struct publish_counts){0};
     message_count = (unsigned)strlen(failed);
     memcpy(messages, all, message_count * sizeof(messages[0]));
     comes_back = back;
     comes_back_with = with;
-    run = return_and_confirm;
-    bed_open("amqp://localhost");
+    open_running(return_and_confirm);
     for (unsigned i = 0; i < message_count; i++) {
         sent[i].delivery = (struct delivery){.done = done, .timeout_us = WAIT_US};
         sink->verbs->send(sink, &sent[i].delivery);
     }
-    for (unsigned i = 0; i < message_count; i++)
+    for (unsigned i = 0; i < message_count; i++) {
         expect(&sent[i], failed[i] == '1' ? OUTCOME_FAILED : OUTCOME_DELIVERED,
                failed[i] == '1' ? "no queue takes it" : "");
+        assert_false(sent[i].unhealthy);
+    }
     sink->verbs->close(sink, 0);
     os_loop_free(os);
 }
@@ -459,9 +489,23 @@ static void of_equal_messages_one_is_returned(void **state)
     expect_returned(equal, 1, "p", "10");
 }
 
+static void what_a_full_queue_refuses_counts_for_its_breaker(void **state)
+{
+    struct sent sent = {.delivery = {.done = done, .timeout_us = WAIT_US}};
+    (void)state;
+    open_running(refuse_one);
+    sink->verbs->send(sink, &sent.delivery);
+    expect(&sent, OUTCOME_FAILED, "basic.nack");
+    assert_true(sent.unhealthy);
+    sink->verbs->close(sink, 0);
+    os_loop_free(os);
+    assert_int_equal(atomic_load(&counts.refused), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_full_queue_refuses_counts_for_its_breaker),
         cmocka_unit_test(a_returned_message_is_never_taken_for_another),
         cmocka_unit_test(of_equal_messages_one_is_returned),
         cmocka_unit_test(x_delay_is_read_as_the_plugin_did),

@@ -21,6 +21,7 @@ enum {
 
 static uint32_t window = 1;
 static atomic_bool away;
+static atomic_bool hangs, hanging; /* the thread is to be, or is, in a call that does not end */
 static atomic_llong late_cpu_us; /* of the thread, the most in which it ended what was late once */
 static atomic_uint looks; /* rounds in which the thread took what it could and found what is late */
 
@@ -39,6 +40,10 @@ static void run(struct broker_thread *thread, void *user)
     (void)user;
     while (!broker_closing(thread, &until_us)) {
         broker_set_ready(thread, !atomic_load(&away), "nobody answers");
+        while (atomic_load(&away) && atomic_load(&hangs)) {
+            atomic_store(&hanging, true);
+            (void)poll(NULL, 0, 1);
+        }
         struct pollfd wake = {.fd = broker_wake_fd(thread), .events = POLLIN};
         (void)poll(&wake, 1, 10);
         while ((item = broker_take(thread))) {
@@ -152,6 +157,32 @@ static void what_waits_for_room_while_the_broker_goes_away_counts_no_attempt(voi
     close_all(&taken);
 }
 
+/* The thread connects again, looks the broker's name up, and hangs. The loop has not heard of it
+   yet. Else the lease of the job could end, which counts an attempt. */
+static void what_is_sent_while_the_thread_hangs_in_a_connect_counts_no_attempt(void **state)
+{
+    struct sent sent;
+    (void)state;
+    atomic_store(&away, false);
+    bed_open("");
+    assert_true(turn_until_ready(true));
+    atomic_store(&hangs, true);
+    atomic_store(&away, true);
+    while (!atomic_load(&hanging))
+        (void)poll(NULL, 0, 1);
+    assert_true(sink->verbs->ready(sink, NULL));
+    send_one(&sent, LONG_US);
+    loop_turn(loop, loop_update_time(loop) + TURN_US);
+    loop_turn(loop, loop_update_time(loop) + TURN_US);
+    unsigned was_done = sent.done;
+    atomic_store(&hangs, false);
+    assert_int_equal(was_done, 1);
+    expect_now(&sent, OUTCOME_UNSENT, "nobody answers");
+    sink->verbs->close(sink, 0);
+    loop_turn(loop, loop_update_time(loop)); /* for a message that is under way */
+    os_loop_free(os);
+}
+
 /* Topics have time-outs of their own: what waits in front may have time left. */
 static void what_waits_behind_a_longer_time_out_has_its_own(void **state)
 {
@@ -202,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_sent_by_its_deadline_counts_no_attempt),
         cmocka_unit_test(what_waits_for_room_while_the_broker_goes_away_counts_no_attempt),
+        cmocka_unit_test(what_is_sent_while_the_thread_hangs_in_a_connect_counts_no_attempt),
         cmocka_unit_test(what_waits_behind_a_longer_time_out_has_its_own),
         cmocka_unit_test(many_late_ones_between_others_are_found_in_one_walk),
     };

@@ -293,7 +293,7 @@ static void a_broker_that_is_away_makes_it_not_ready_until_it_is_back(void **sta
     assert_false(sink->verbs->ready(sink, &why));
     assert_non_null(strstr(why, "no broker of Kafka answers at 127.0.0.1"));
     push(&sent[1]); /* by somebody who did not ask */
-    expect(&sent[1], OUTCOME_UNSENT, "no broker of Kafka is there");
+    expect(&sent[1], OUTCOME_UNSENT, "no broker of Kafka answers");
     assert_int_equal(rd_kafka_mock_broker_set_up(mock, 1), 0);
     assert_true(turn_until_ready(true));
     turn_until_done(sent, 1);

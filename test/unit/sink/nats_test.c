@@ -477,12 +477,14 @@ static void lose_the_connection_behind_an_answer(struct broker_thread *thread, v
     struct nats *nats = user;
     int64_t until_us;
     nats->thread = thread;
+    broker_set_ready(thread, true, "");
     natsMsg *answered = begin_push(nats), *other = begin_push(nats);
     jetstream_on_answer(NULL, answered, &(jsPubAck){.Duplicate = true}, NULL, nats);
     nats->dropped = nats->closed = true;
     jetstream_look_at_connection(nats);
     natsMsg_Destroy(other); /* libnats' own, otherwise */
     nats->ready = true;     /* but there is nothing to publish with */
+    broker_set_ready(thread, true, "");
     atomic_store(&lost, true);
     while (!broker_closing(thread, &until_us)) {
         jetstream_take_items(nats);
@@ -515,6 +517,7 @@ static void what_was_answered_before_the_connection_ended_is_delivered(void **st
                                         .run = lose_the_connection_behind_an_answer,
                                         .ended = forget});
     assert_non_null(sink);
+    assert_true(turn_until_ready(true));
     push(&sent[ANSWERED], "msg_1");
     push(&sent[UNANSWERED], "msg_2");
     expect(&sent[ANSWERED], OUTCOME_DELIVERED, "");
