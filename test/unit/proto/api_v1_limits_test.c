@@ -97,6 +97,30 @@ static void numbers_that_would_mean_something_else_are_refused(void **state)
     assert_int_equal(call.cmd.push.created_us, NOW_US);
 }
 
+static void what_is_left_out_has_its_default(void **state)
+{
+    (void)state;
+    struct call call = post("/v1/reserve", "{\"topics\":[\"t\"]}");
+    assert_int_equal(call.cmd.reserve.max, 1);
+    assert_int_equal(call.cmd.reserve.wait_us, 0);
+    call = post("/v1/jobs/a/release", "{\"lease\":\"1\"}");
+    assert_false(call.cmd.job.has_delay || call.cmd.job.has_priority);
+    call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_GET, .target = "/v1/jobs/a/history"});
+    assert_string_equal(call.problem.code, "history_off");
+    struct ask change = {.method = HTTP_M_PATCH, .target = "/v1/jobs/a"};
+    change.body = "{\"delay\":5,\"content_type\":\"text/plain\"}";
+    assert_string_equal(ask(DIALECT_NONE, change).problem.field, "content_type");
+}
+
+static void labels_hold_to_what_can_be_stored(void **state)
+{
+    (void)state;
+    assert_string_equal(post(JOBS, "{\"extend_data\":\"a\\u0000b\"}").problem.field, "extend_data");
+    assert_string_equal(post(JOBS, "{\"create_time\":\"1970-01-01T00:00:00Z\"}").problem.field,
+                        "create_time");
+    assert_int_equal(post(JOBS, "{\"create_time\":\"1970-01-01T00:00:01Z\"}").kind, CALL_CMD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +128,8 @@ int main(void)
         cmocka_unit_test(no_time_is_past_the_year_9999),
         cmocka_unit_test(what_excludes_each_other_does_so_in_any_order),
         cmocka_unit_test(numbers_that_would_mean_something_else_are_refused),
+        cmocka_unit_test(what_is_left_out_has_its_default),
+        cmocka_unit_test(labels_hold_to_what_can_be_stored),
     };
     return cmocka_run_group_tests(tests, NULL, fixture_tear_down);
 }
