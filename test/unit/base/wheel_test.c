@@ -311,6 +311,23 @@ static void a_removed_item_wakes_nobody_twice(void **state)
     bed_fini(&bed);
 }
 
+static void a_crowd_that_is_removed_leaves_nothing_to_be_done(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    struct bed bed;
+    uint32_t numbers[MANY];
+    bed_init(&bed, 0, 1);
+    for (int i = 0; i < MANY; i++)
+        numbers[i] = add(&bed, 100000000);
+    assert_true(wheel_next_us(&bed.wheel) < 100000000); /* to move them down ahead of time */
+    for (int i = 0; i < MANY; i++)
+        wheel_remove(&bed.wheel, numbers[i]);
+    wheel_valid(&bed.wheel);
+    assert_int_equal(wheel_next_us(&bed.wheel), INT64_MAX);
+    bed_fini(&bed);
+}
+
 enum { CROWD = 200000, TICK_US = 1000, TICK_STEPS = 256 };
 
 #define SLOT_US INT64_C(1073741824) /* of level 5: 17.9 minutes */
@@ -423,6 +440,7 @@ int main(void)
         cmocka_unit_test(the_first_of_many_due_at_one_instant_comes_at_once),
         cmocka_unit_test(the_budget_bounds_the_work_of_a_call),
         cmocka_unit_test(a_removed_item_wakes_nobody_twice),
+        cmocka_unit_test(a_crowd_that_is_removed_leaves_nothing_to_be_done),
         cmocka_unit_test(a_crowd_in_one_slot_makes_no_other_item_late),
         cmocka_unit_test(a_crowd_that_could_not_be_moved_in_time_makes_no_other_item_late),
         cmocka_unit_test(a_crowd_asks_for_few_calls_while_it_moves_down),

@@ -34,6 +34,20 @@ static uint32_t first_of(const struct pool *jobs, const bool *in)
     return first;
 }
 
+/* Of the heap: each of the first ones, in order, and no other. */
+static void check_next(const struct ready_heap *queue, const struct pool *jobs, const bool *in)
+{
+    uint32_t numbers[READY_HEAP_NEXT_MAX], before = 0;
+    uint32_t count = ready_heap_next(queue, jobs, numbers, READY_HEAP_NEXT_MAX);
+    uint32_t most = queue->count < READY_HEAP_NEXT_MAX ? queue->count : READY_HEAP_NEXT_MAX;
+    assert_int_equal(count, most);
+    for (uint32_t i = 1; i < count; i++)
+        assert_true(ready_heap_before(pool_at(jobs, numbers[i - 1]), pool_at(jobs, numbers[i])));
+    for (uint32_t i = 0; i < JOBS && count > 0; i++)
+        before += in[i] && ready_heap_before(pool_at(jobs, i), pool_at(jobs, numbers[count - 1]));
+    assert_int_equal(before, count ? count - 1 : 0);
+}
+
 static void the_first_is_always_the_first_of_all(void **state)
 {
     (void)state;
@@ -57,6 +71,8 @@ static void the_first_is_always_the_first_of_all(void **state)
         in[number] = !in[number];
         ready_heap_valid(&queue, &jobs);
         assert_int_equal(ready_heap_first(&queue), first_of(&jobs, in));
+        if (step % 16 == 0)
+            check_next(&queue, &jobs, in);
     }
     for (uint32_t number; (number = ready_heap_first(&queue)) != POOL_NONE;)
         ready_heap_remove(&queue, &jobs, number);

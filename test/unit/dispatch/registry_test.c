@@ -103,11 +103,70 @@ static void a_change_that_was_lost_is_taken_back(void **state)
     assert_true(bytes_eq(found->target.http.url, BYTES("http://a/")));
     (void)registry_step(seen.registry, NULL);
     assert_int_equal(seen.version, 1);
+    report(&seen, "orders", 1, "http://c/"); /* set since then, with a version that was lost */
+    found = registry_find(seen.registry, BYTES("orders"), NULL);
+    assert_true(bytes_eq(found->target.http.url, BYTES("http://c/")));
+    (void)registry_step(seen.registry, NULL);
+    report(&seen, "orders", 2, "http://c/");
+    report(&seen, "orders", 1, "http://c/"); /* what changes have to name, "if_version" */
+    uint64_t version;
+    (void)registry_find(seen.registry, BYTES("orders"), &version);
+    assert_int_equal(version, 1);
+    (void)registry_step(seen.registry, NULL);
     report(&seen, "orders", 0, ""); /* all is lost */
     assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
     (void)registry_step(seen.registry, NULL);
-    assert_int_equal(seen.calls, 3);
+    assert_int_equal(seen.calls, 5);
     assert_int_equal(registry_count(seen.registry), 0);
+    registry_free(seen.registry);
+}
+
+static void topics_whose_settings_went_leave_no_memory_behind(void **state)
+{
+    (void)state;
+    enum { TOPICS = 10000 };
+    struct seen seen;
+    char name[32];
+    begin(&seen);
+    size_t before = mem_used();
+    for (unsigned i = 0; i < 2 * TOPICS; i++) {
+        (void)snprintf(name, sizeof(name), "topic-%u", i % TOPICS);
+        report(&seen, name, i + 1, i < TOPICS ? "http://a/" : "");
+        (void)registry_step(seen.registry, NULL);
+    }
+    assert_int_equal(seen.calls, 2 * TOPICS);
+    assert_true((mem_used() - before) / TOPICS < 64); /* the table keeps its size */
+    registry_free(seen.registry);
+}
+
+static unsigned readings;
+
+static enum err counted_read(struct bytes text, struct arena *scratch,
+                             struct topic_settings *out_settings,
+                             struct settings_problem *out_problem)
+{
+    readings++;
+    return double_read(text, scratch, out_settings, out_problem);
+}
+
+static void settings_that_are_looked_up_often_are_not_read_again(void **state)
+{
+    (void)state;
+    struct seen seen = {.registry = NULL};
+    char name[32];
+    seen.registry = registry_new(&(struct registry_options){.hash_key = 7, .read = counted_read});
+    report(&seen, "busy", 1, "http://a/");
+    for (unsigned i = 0; i < 2 * REGISTRY_KEPT; i++) {
+        (void)snprintf(name, sizeof(name), "topic-%u", i);
+        report(&seen, name, 1, "http://b/");
+        assert_non_null(registry_find(seen.registry, bytes_str(name), NULL));
+        assert_non_null(registry_find(seen.registry, BYTES("busy"), NULL));
+    }
+    unsigned had = readings;
+    assert_non_null(registry_find(seen.registry, BYTES("busy"), NULL));
+    assert_non_null(registry_find(seen.registry, bytes_str(name), NULL));
+    assert_int_equal(readings, had);
+    assert_int_equal(had, 2 * (1 + 2 * REGISTRY_KEPT)); /* to learn the size, then for good */
     registry_free(seen.registry);
 }
 
@@ -180,6 +239,8 @@ int main(void)
         cmocka_unit_test(settings_are_found_at_once_and_told_by_the_step),
         cmocka_unit_test(settings_that_are_taken_away_are_gone),
         cmocka_unit_test(a_change_that_was_lost_is_taken_back),
+        cmocka_unit_test(topics_whose_settings_went_leave_no_memory_behind),
+        cmocka_unit_test(settings_that_are_looked_up_often_are_not_read_again),
         cmocka_unit_test(what_cannot_be_read_counts_as_none_and_is_shown_as_it_is),
         cmocka_unit_test(held_settings_outlive_a_change),
         cmocka_unit_test(many_topics_make_no_turn_long),

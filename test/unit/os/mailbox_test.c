@@ -181,10 +181,40 @@ static void p8_a_turn_takes_some_of_many_messages_in_their_order(void **state)
     os_loop_free(os_loop);
 }
 
+struct letter {
+    struct message message;
+    unsigned arrivals;
+};
+
+static void count_arrival(struct message *message)
+{
+    LIST_ENTRY(message, struct letter, message)->arrivals++;
+}
+
+/* Their senders wait for nothing else. */
+static void all_that_came_too_late_is_told_so_when_the_last_user_leaves(void **state)
+{
+    (void)state;
+    struct letter letters[3];
+    struct shared_mailbox *shared = shared_mailbox_new();
+    assert_non_null(shared);
+    shared_mailbox_share(shared);
+    for (unsigned i = 0; i < 3; i++) {
+        letters[i] = (struct letter){.message.arrived = count_arrival};
+        mailbox_post(&shared->mailbox, &letters[i].message.place);
+    }
+    shared_mailbox_drop(shared);
+    assert_int_equal(letters[0].arrivals, 0); /* another one may still take them */
+    shared_mailbox_drop(shared);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(letters[i].arrivals, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_threads_post_is_taken_once_and_in_order),
+        cmocka_unit_test(all_that_came_too_late_is_told_so_when_the_last_user_leaves),
         cmocka_unit_test(its_descriptor_tells_that_something_came),
         cmocka_unit_test(what_came_before_a_sleep_that_nobody_gathered_after_arrives),
         cmocka_unit_test(p8_a_turn_takes_some_of_many_messages_in_their_order),

@@ -191,13 +191,19 @@ static void schedules_of_the_configuration_are_words(void **state)
     assert_true(schedule_read_words(BYTES("2m, 10m  1h"), &schedule, &why));
     assert_int_equal(schedule.count, 3);
     assert_int_equal(schedule.waits_us[2], HOUR * (int64_t)SECOND_US);
-    assert_true(schedule_read_words(BYTES("zing"), &schedule, &why));
-    assert_int_equal(schedule.count, 5);
-    assert_true(schedule_read_words(BYTES(""), &schedule, &why));
-    assert_int_equal(schedule.count, 0);
+    assert_true(schedule_read_words(BYTES("zing"), &schedule, &why) && schedule.count == 5);
+    assert_true(schedule_read_words(BYTES(""), &schedule, &why) && schedule.count == 0);
     assert_false(schedule_read_words(BYTES("10"), &schedule, &why));
     assert_false(schedule_read_words(BYTES("alipai"), &schedule, &why));
     assert_non_null(why);
+    char words[3 * (RETRY_STEPS_MAX + 1)];
+    for (size_t i = 0; i < sizeof(words); i++)
+        words[i] = "1s "[i % 3];
+    assert_true(schedule_read_words(bytes_of(words, sizeof(words) - 3), &schedule, &why));
+    assert_int_equal(schedule.count, RETRY_STEPS_MAX);
+    assert_false(schedule_read_words(bytes_of(words, sizeof(words)), &schedule, &why));
+    assert_true(schedule_read_words(BYTES("1000000d"), &schedule, &why));
+    assert_false(schedule_read_words(BYTES("2000000d"), &schedule, &why)); /* 5476 years */
 }
 
 static const struct {

@@ -121,6 +121,17 @@ static void each_status_means_what_the_page_says(void **state)
     http.success_first = 200;
     http.success_last = 499;
     assert_int_equal(judge(&http, 404, "", 1), OUTCOME_DELIVERED);
+    http.success_last = 599;
+    assert_int_equal(judge(&http, 503, "", 1), OUTCOME_DELIVERED);
+    assert_false(outcome.unhealthy); /* the topic goes on at its full pace */
+}
+
+/* It ends all deliveries to the receiver, which "bury_on" must not make less of. */
+static void a_receiver_that_has_gone_is_gone_even_if_its_code_buries(void **state)
+{
+    (void)state;
+    struct target_http http = {.bury_on = {410}, .bury_on_count = 1};
+    assert_int_equal(judge(&http, 410, "", 1), OUTCOME_GONE);
 }
 
 static void a_success_body_is_compared_without_blanks_and_case_in_any_pieces(void **state)
@@ -220,6 +231,7 @@ int main(void)
         cmocka_unit_test(retry_after_is_seconds_or_one_of_three_forms_of_a_date),
         cmocka_unit_test(retry_after_that_is_neither_says_nothing),
         cmocka_unit_test(each_status_means_what_the_page_says),
+        cmocka_unit_test(a_receiver_that_has_gone_is_gone_even_if_its_code_buries),
         cmocka_unit_test(a_success_body_is_compared_without_blanks_and_case_in_any_pieces),
         cmocka_unit_test(a_body_is_read_to_its_limit_and_its_beginning_kept),
         cmocka_unit_test(retry_after_counts_for_429_and_503_of_the_last_answer),

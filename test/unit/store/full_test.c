@@ -5,6 +5,8 @@
 #include "store_model.h"
 #include "store_work.h"
 
+#include "store/format.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -202,6 +204,28 @@ static void p8_what_waits_takes_the_last_blocks_of_a_disk(void **state)
         open_full(&model, 0, 8192 + 3 * MODEL_SEGMENT + blocks * 4096);
         last_blocks(&model);
     }
+}
+
+/* Numbers that were given to what was not written must not be given again, so it is no clean end.
+ */
+static void p4_an_end_that_cannot_write_all_is_not_clean(void **state)
+{
+    (void)state;
+    struct model model;
+    struct manifest manifest;
+    uint64_t len;
+    open_full(&model, 8192 + 3 * MODEL_SEGMENT, 0);
+    fill_what_is_ready(&model);
+    assert_false(model.failed);
+    model_close(&model);
+    const char *slots = sim_disk_file(model.disk, MANIFEST_NAME, &len);
+    for (unsigned slot = 0; slot < 2; slot++)
+        assert_true(manifest_decode(slots + (size_t)slot * BLOCK, &manifest) != FORMAT_GOOD ||
+                    !manifest.clean);
+    sim_disk_capacity(model.disk, 0);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
 }
 
 /*
@@ -427,6 +451,7 @@ int main(void)
         cmocka_unit_test(p8_a_store_opens_on_a_full_disk),
         cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
         cmocka_unit_test(p8_what_waits_takes_the_last_blocks_of_a_disk),
+        cmocka_unit_test(p4_an_end_that_cannot_write_all_is_not_clean),
         cmocka_unit_test(p8_an_open_batch_ends_with_its_file_that_was_made_smaller),
         cmocka_unit_test(p8_ending_three_quarters_lets_pushes_in_again),
         cmocka_unit_test(p8_lone_ends_leave_room_to_clean),

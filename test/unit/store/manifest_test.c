@@ -137,19 +137,60 @@ static void p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them(void
 static void p4_a_life_may_give_any_number_of_leases(void **state)
 {
     (void)state;
+    for (int steps = 1; steps <= 20; steps++) { /* up to ten times what an opening sets aside */
+        struct model model;
+        model_init(&model, 1);
+        assert_int_equal(model_open(&model), OK);
+        uint64_t given = store_lease_first(model.store);
+        for (int i = 0; i < steps; i++) {
+            given += LEASE_AHEAD / 2;
+            store_lease_note(model.store, given + 1);
+            while (sim_disk_step(model.disk, LANE_BACKGROUND))
+                store_poll(model.store);
+        }
+        end(&model, false);
+        assert_int_equal(model_open(&model), OK);
+        assert_true(store_lease_first(model.store) > given);
+        model_fini(&model);
+    }
+}
+
+/* After a crash numbers go on behind the mark: what is given beyond it would be given again. */
+static void p4_pushes_wait_when_few_numbers_are_left_below_the_mark(void **state)
+{
+    (void)state;
     struct model model;
     model_init(&model, 1);
     assert_int_equal(model_open(&model), OK);
-    uint64_t given = store_lease_first(model.store);
-    for (int i = 0; i < 20; i++) { /* ten times what an opening sets aside */
-        given += LEASE_AHEAD / 2;
-        store_lease_note(model.store, given + 1);
-        while (sim_disk_step(model.disk, LANE_BACKGROUND))
-            store_poll(model.store);
-    }
-    end(&model, false);
+    uint64_t mark = manifest_seq_mark(model.store->manifest);
+    store_seq_note(model.store, mark - SEQ_AHEAD / 8 - 1);
+    assert_int_equal(store_admit(model.store, 10), OK);
+    store_seq_note(model.store, mark - SEQ_AHEAD / 8);
+    assert_int_equal(store_admit(model.store, 10), ERR_AGAIN);
+    model_fini(&model);
+}
+
+static int64_t replayed_us;
+
+static void note_clock(struct store_callbacks *callbacks, int64_t clock_us)
+{
+    (void)callbacks;
+    replayed_us = clock_us > replayed_us ? clock_us : replayed_us;
+}
+
+static void a_clean_end_keeps_the_clock_that_was_noted_last(void **state)
+{
+    (void)state;
+    enum { NOTED_US = 1700000000 };
+    struct model model;
+    model_init(&model, 1);
     assert_int_equal(model_open(&model), OK);
-    assert_true(store_lease_first(model.store) > given);
+    store_turn(model.store, NOTED_US);
+    store_clock_note(model.store, NOTED_US); /* of jobs that fell due: nothing else is written */
+    end(&model, true);
+    model.callbacks.clock = note_clock;
+    assert_int_equal(model_open(&model), OK);
+    assert_true(replayed_us >= NOTED_US);
     model_fini(&model);
 }
 
@@ -393,6 +434,8 @@ int main(void)
         cmocka_unit_test(p4_each_opening_has_leases_of_its_own),
         cmocka_unit_test(p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them),
         cmocka_unit_test(p4_a_life_may_give_any_number_of_leases),
+        cmocka_unit_test(p4_pushes_wait_when_few_numbers_are_left_below_the_mark),
+        cmocka_unit_test(a_clean_end_keeps_the_clock_that_was_noted_last),
         cmocka_unit_test(a_clean_end_keeps_the_exact_next_number),
         cmocka_unit_test(a_damaged_slot_is_noticed_and_costs_only_numbers),
         cmocka_unit_test(a_newer_version_is_refused),

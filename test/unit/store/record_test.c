@@ -112,6 +112,8 @@ static void every_kind_of_event_comes_back(void **state)
     round_trip(&move);
     move.id = BYTES("order-7");
     round_trip(&move);
+    move.record.where = 99; /* the job is in a slice */
+    round_trip(&move);
     struct event gone = {.kind = EVENT_GONE, .job.seq = 5, .record = job.record};
     round_trip(&gone);
     gone.id = BYTES("order-7");
@@ -251,6 +253,104 @@ static void a_job_written_in_two_steps_is_the_same(void **state)
     }
 }
 
+/* What the decoder says of the event with these bytes at `place`. */
+static enum err decoded_with(const struct event *event, size_t place, const void *bytes,
+                             size_t count)
+{
+    char at[1024];
+    struct record record;
+    size_t len = record_bytes(event);
+    assert_true(len <= sizeof(at) && place + count <= len);
+    record_encode(event, len, at);
+    assert_int_equal(record_decode(at, len, &record), OK);
+    memcpy(at + place, bytes, count);
+    return record_decode(at, len, &record);
+}
+
+/* A sum may be right over what an older or a wrong program has written. */
+static void what_cannot_be_is_no_record(void **state)
+{
+    (void)state;
+    static const char zeros[8], past_state[] = {JOB_STATES}, past_end[] = {END_DELETED + 1},
+                                negative[] = {(char)0x80}, steps[] = {RETRY_STEPS_MAX + 1};
+    static const char body[(RETRY_STEPS_MAX + 1) * 8];
+    struct event job = a_job(), move = {.kind = EVENT_MOVE, .job = job.job, .record.where = 99};
+    struct event gone = {.kind = EVENT_GONE, .job.seq = 5, .record = job.record};
+    struct event topic = {.kind = EVENT_TOPIC, .topic = BYTES("t"), .pause_until_us = 5};
+    struct event settings = {.kind = EVENT_SETTINGS, .job.seq = 9, .topic = BYTES("t")};
+    assert_int_equal(decoded_with(&job, 5, past_state, 1), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&job, 5, zeros, 1), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&job, 8, zeros, 8), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&move, 5, past_state, 1), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&move, RECORD_MOVE, zeros, 8), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&gone, 5, past_end, 1), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&gone, 8, zeros, 8), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&topic, 15, negative, 1), ERR_CORRUPT);
+    assert_int_equal(decoded_with(&settings, 8, zeros, 8), ERR_CORRUPT);
+
+    char at[1024];
+    struct record record;
+    struct job_ref ref;
+    size_t seen, len;
+    job.retry_count = 0; /* more waits than there is room for, where the body was */
+    job.body = bytes_of(body, sizeof(body));
+    len = record_bytes(&job);
+    record_encode(&job, len, at);
+    memcpy(at + 7, steps, 1);
+    memcpy(at + 88, zeros, 4);
+    assert_int_equal(record_decode(at, len, &record), ERR_CORRUPT);
+    record_encode(&job, len, at);
+    memset(at + 84, 0xff, 1); /* an id that is longer than what is left */
+    assert_int_equal(record_peek(at, len, &seen, &ref), ERR_CORRUPT);
+}
+
+/* It tells who led when the batch was written, so it comes first or not at all. */
+static void only_the_first_record_of_a_batch_has_an_epoch(void **state)
+{
+    (void)state;
+    char batch[512] = {0};
+    struct batch_walk walk;
+    struct event move = {.kind = EVENT_MOVE, .job = a_job().job};
+    uint32_t len = (uint32_t)record_bytes(&move);
+    uint32_t payload = len + RECORD_EPOCH_BYTES;
+    record_epoch_encode(7, batch + BATCH_HEAD);
+    record_encode(&move, len, batch + BATCH_HEAD + RECORD_EPOCH_BYTES);
+    batch_walk_init(&walk, batch, payload);
+    assert_int_equal(batch_walk_next(&walk), OK);
+    assert_int_equal(walk.epoch, 7);
+    assert_int_equal(batch_walk_next(&walk), ERR_NOT_FOUND);
+    record_epoch_encode(0, batch + BATCH_HEAD);
+    batch_walk_init(&walk, batch, payload);
+    assert_int_equal(batch_walk_next(&walk), ERR_CORRUPT);
+    record_encode(&move, len, batch + BATCH_HEAD);
+    record_epoch_encode(7, batch + BATCH_HEAD + len);
+    batch_walk_init(&walk, batch, payload);
+    assert_int_equal(batch_walk_next(&walk), OK);
+    assert_int_equal(batch_walk_next(&walk), ERR_CORRUPT);
+}
+
+static void p2_a_note_is_known_by_its_job(void **state)
+{
+    (void)state;
+    char at[128];
+    struct event note = {.kind = EVENT_NOTE,
+                         .job.seq = 77,
+                         .note = {.at_us = 5, .number = 3, .code = 503},
+                         .body = BYTES("no")};
+    size_t len = record_bytes(&note);
+    struct body_place place = {.seq = 77, .record_bytes = (uint32_t)len, .is_note = true};
+    struct body_content content;
+    record_encode(&note, len, at);
+    assert_int_equal(record_open(at, len, &place, &content), OK);
+    assert_true(bytes_eq(content.body, note.body) && content.note.code == 503);
+    assert_int_equal(record_open(at, len - 8, &place, &content), ERR_DAMAGED);
+    place.seq = 78; /* its place in the log was used again */
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+    place.seq = 77;
+    at[RECORD_NOTE_HEAD] ^= 1;
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +358,9 @@ int main(void)
         cmocka_unit_test(lengths_from_nothing_to_most_come_back),
         cmocka_unit_test(a_job_written_in_two_steps_is_the_same),
         cmocka_unit_test(no_flipped_bit_is_read_out_of_bounds),
+        cmocka_unit_test(what_cannot_be_is_no_record),
+        cmocka_unit_test(only_the_first_record_of_a_batch_has_an_epoch),
+        cmocka_unit_test(p2_a_note_is_known_by_its_job),
         cmocka_unit_test(p2_a_body_is_known_by_its_job),
         cmocka_unit_test(p2_properties_are_read_and_checked_with_the_body),
     };
