@@ -174,6 +174,9 @@ static bool is_writable(struct os_disk *disk, const char *dir)
     if (failed == EROFS)
         complain("its file system is mounted read-only: mount it read-write, or choose another "
                  "directory (store.data_dir, --data-dir)");
+    else if (failed == ENOENT)
+        complain("no files can be made there: choose another directory (store.data_dir, "
+                 "--data-dir)");
     else
         complain_owner(&owner);
     return false;
