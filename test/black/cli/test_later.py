@@ -382,6 +382,17 @@ def test_bad_lines_are_reported_by_their_place_and_stop_nothing(later, topic):
     assert answer.stderr.startswith("later push: line 3: ")
 
 
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\n"], ids=["before the line", "alone on its line"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(client, later, topic, mark):
+    """Editors and shells of Windows put one at the start of a file. Inside a file it is text like any other."""
+    for option, text in (("--lines", "a"), ("--ndjson", '{"body":"a"}')):
+        pushed = later("push", topic, option, input=f"{mark}{text}\n")
+        assert (pushed.returncode, pushed.stdout) == (DONE, "1 pushed, 0 refused\n"), pushed
+    assert [job["body"] for job in client.reserve(topic, most=5)] == ["a", "a"]
+    assert later("push", topic, "--lines", input="\ufeffb\n\ufeffc\n").returncode == DONE
+    assert [job["body"] for job in client.reserve(topic, most=5)] == ["b", "\ufeffc"]
+
+
 def test_a_lease_that_is_not_utf8_does_not_finish_a_job_without_one(later, topic):
     later("push", topic, "a", "--id", f"{topic}-1")
     later("push", topic, "b", "--id", f"{topic}-2")
