@@ -257,6 +257,15 @@ def state_of(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
+def test_a_bench_of_a_server_that_refuses_every_push_says_why_and_of_no_jobs_that_are_left(later, laterd):
+    server = laterd()
+    server.process.send_signal(signal.SIGUSR1)
+    assert server.wait_log("refusing_pushes")
+    done = later("bench", "put", "--jobs", "10", "--connections", "2", server=f"http://127.0.0.1:{server.port}")
+    assert (done.returncode, done.stderr) == (REFUSED, "")
+    assert "  refused    10, the first with HTTP/1.1 503 Service Unavailable (draining)\n" in done.stdout
+
+
 def test_a_bench_that_is_interrupted_leaves_no_server_stopped(laterd):
     server = laterd(beanstalk=("127.0.0.1:0",))
     words = ("bench", "burst", "--beanstalk", f"127.0.0.1:{server.beanstalk_port}", "--stop", "--jobs", "100",
