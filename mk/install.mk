@@ -36,7 +36,7 @@ install: all $(if $(SCDOC),install-man) ## programs, man pages, sample config an
 	install -d $(UNITDIR)
 	for unit in $(UNITS); do \
 	    sed -e 's|@bindir@|$(PREFIX)/bin|g' -e 's|@confdir@|$(CONFDIR:$(DESTDIR)%=%)|g' \
-	        conf/$$unit > $(UNITDIR)/$$unit || exit 1; done
+	        conf/$$unit > $(UNITDIR)/$$unit && chmod 644 $(UNITDIR)/$$unit || exit 1; done
 	@[ -n "$(SCDOC)" ] || echo "left out: the man pages, which scdoc makes (apt-get install scdoc, then again)"
 
 install-man: $(MANUALS)

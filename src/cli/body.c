@@ -79,3 +79,10 @@ void body_add_good(const struct cli *cli, const json_t *fields, struct bytes bod
     if (!body_add_object(fields, body, is_json, out, &why))
         cli_bad_value(cli, "the body is not JSON: %s", why);
 }
+
+struct bytes body_without_mark(struct bytes start)
+{
+    struct bytes mark = BYTES("\xef\xbb\xbf");
+    bool marked = bytes_starts(start, mark);
+    return marked ? bytes_of(start.at + mark.len, start.len - mark.len) : start;
+}

@@ -25,4 +25,7 @@ bool body_add_object(const json_t *fields, struct bytes body, bool is_json, stru
 void body_add_good(const struct cli *cli, const json_t *fields, struct bytes body, bool is_json,
                    struct buf *out);
 
+/* Without the byte order mark with which some editors and shells begin a file of UTF-8. */
+struct bytes body_without_mark(struct bytes start);
+
 #endif

@@ -167,15 +167,19 @@ static void complain_store(const char *dir, enum err err, const struct store_err
 static bool is_writable(struct os_disk *disk, const char *dir)
 {
     struct os_disk_owner owner;
-    int failed = os_disk_may_write(disk, &owner);
+    int closed = os_disk_may_write(disk, &owner);
+    int failed = closed ? closed : os_disk_may_create(disk);
     if (!failed)
         return true;
     complain("cannot write in \"%s\", the data directory: %s", dir, strerror(failed));
     if (failed == EROFS)
         complain("its file system is mounted read-only: mount it read-write, or choose another "
                  "directory (store.data_dir, --data-dir)");
-    else
+    else if (closed)
         complain_owner(&owner);
+    else
+        complain("no files can be made there: choose another directory (store.data_dir, "
+                 "--data-dir)");
     return false;
 }
 

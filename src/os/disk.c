@@ -371,6 +371,17 @@ int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owne
     return failed ? failed : may_use(disk, "LOCK", R_OK | W_OK, out_owner);
 }
 
+int os_disk_may_create(const struct os_disk *disk)
+{
+    int fd = disk_file_descriptor(disk->dir_fd, "LOCK", O_RDWR | O_CREAT);
+    if (fd >= 0) {
+        (void)close(fd); /* nothing was written */
+        return 0;
+    }
+    bool never = errno == ENOENT || errno == EACCES || errno == EPERM || errno == EROFS;
+    return never ? errno : 0; /* others have words of their own when the store is opened */
+}
+
 int os_disk_may_use(const struct os_disk *disk, const char *name, struct os_disk_owner *out_owner)
 {
     return may_use(disk, name, R_OK | W_OK, out_owner);

@@ -35,6 +35,10 @@ bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner
 /* 0: we may make files in the directory and write to its lock file. Else the errno that says why
  * not; out_owner is then the owner and mode of what we may not write to. */
 int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owner);
+
+/* 0: the lock file is there or was made. Else the errno of a file system in which nobody makes
+ * files, such as /proc, although it lets us write. */
+int os_disk_may_create(const struct os_disk *disk);
 /* The same of a file of the directory: 0: we may read it and write to it, or it is not there. */
 int os_disk_may_use(const struct os_disk *disk, const char *name, struct os_disk_owner *out_owner);
 

@@ -231,37 +231,46 @@ static char *joined(const char *path, const char *name)
     return whole.at;
 }
 
-static bool has_index(const char *path)
+/* ERR_IO: errno says why that cannot be told, or why it may not be read. */
+static enum err find_index(const char *path)
 {
     char *index = joined(path, BACKUP_INDEX);
-    bool there = access(index, F_OK) == 0;
+    bool there = access(index, R_OK) == 0;
+    int failed = errno;
     mem_free(index);
-    return there;
+    errno = failed;
+    return there ? OK : failed == ENOENT || failed == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
 }
 
-char *backup_place_find(const char *path)
+enum err backup_place_find(const char *path, char **out_path)
 {
     struct buf names = {0};
-    char *found = NULL;
-    if (has_index(path)) {
+    enum err err = find_index(path);
+    *out_path = NULL;
+    if (err != ERR_NOT_FOUND) {
         buf_add_str(&names, path);
         buf_add_char(&names, '\0');
-        return names.at;
+        *out_path = names.at;
+        return err;
     }
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return NULL;
+        return ERR_NOT_FOUND;
     (void)list_backups(fd, &names); /* without any there is none */
     (void)close(fd);                /* only read */
-    for (size_t at = names.len; at > 0 && !found; at -= PLACE_NAME_ROOM) {
-        found = joined(path, names.at + at - PLACE_NAME_ROOM);
-        if (!has_index(found)) {
-            mem_free(found);
-            found = NULL;
-        }
+    for (size_t at = names.len; at > 0 && err == ERR_NOT_FOUND; at -= PLACE_NAME_ROOM) {
+        mem_free(*out_path);
+        *out_path = joined(path, names.at + at - PLACE_NAME_ROOM);
+        err = find_index(*out_path);
+    }
+    int failed = errno;
+    if (err == ERR_NOT_FOUND) {
+        mem_free(*out_path);
+        *out_path = NULL;
     }
     buf_fini(&names);
-    return found;
+    errno = failed;
+    return err;
 }
 
 json_t *backup_index_load(const char *path)

@@ -45,10 +45,11 @@ int backup_place_finish(struct backup_place *place, int64_t at_us);
 int backup_place_prune(struct backup_place *place, uint64_t keep);
 
 /*
- * The newest backup in a place, or `path` itself if it is one: as a path, to be mem_free-ed. NULL:
- * it is neither.
+ * The newest backup in a place, or `path` itself if it is one: as a path, to be mem_free-ed.
+ * ERR_NOT_FOUND: it is neither, and NULL is given. ERR_IO: the directory that is given may not be
+ * looked into, errno says why, so it is not known which is the newest.
  */
-char *backup_place_find(const char *path);
+enum err backup_place_find(const char *path, char **out_path);
 
 /* The list of a backup's files, to be json_decref-ed; NULL: it has none that can be read. */
 json_t *backup_index_load(const char *path);

@@ -82,7 +82,7 @@ struct bench {
     const char *phase;
     uint64_t target; /* jobs of this phase */
     uint64_t asked, answered, refused, empty;
-    char first_refusal[128]; /* its first line, or that the port is for another protocol */
+    char first_refusal[128]; /* what is shown of it */
     uint64_t *ids;           /* CANCEL, beanstalkd: those the server gave, in the order they came */
     uint64_t id_count;
     bool nothing_kicked; /* the last kick found no job */

@@ -5,6 +5,7 @@
 #include "cli/bench/bench.h"
 
 #include "cli/text.h"
+#include "proto/json.h"
 
 static void show_progress(struct load_script *script, struct load *load)
 {
@@ -18,6 +19,23 @@ static void show_progress(struct load_script *script, struct load *load)
                   count_text(bench->target, of));
 }
 
+/* Keeps what a refusal says: its first line and the code of the problem, or that the port is for
+   another protocol. */
+static void note_refusal(struct bench *bench, const struct load_answer *answer)
+{
+    bool of_other_port = bytes_starts(answer->body, BYTES("This is laterd's port for "));
+    struct bytes why = of_other_port ? answer->body : answer->line;
+    struct json_value code = json_find(answer->body, "code");
+    bool coded = code.kind == JSON_KIND_STRING;
+    struct buf text = {0};
+    buf_add_bytes(&text, why);
+    if (coded)
+        buf_addf(&text, " (%.*s)", (int)code.text.len, code.text.at);
+    (void)snprintf(bench->first_refusal, sizeof(bench->first_refusal), "%.*s", (int)text.len,
+                   text.at ? text.at : ""); /* cut short: it is for people */
+    buf_fini(&text);
+}
+
 /* Counts an answer that is no success; the dialect says so with "code":1 and status 200. */
 static bool good(struct bench *bench, const struct load_answer *answer)
 {
@@ -26,11 +44,8 @@ static bool good(struct bench *bench, const struct load_answer *answer)
         refused = refused || memmem(answer->body.at, answer->body.len, "\"code\":1", 8);
     if (!refused)
         return true;
-    bool of_other_port = bytes_starts(answer->body, BYTES("This is laterd's port for "));
-    struct bytes why = of_other_port ? answer->body : answer->line;
-    if (bench->refused++ == 0) /* cut short: it is for people */
-        (void)snprintf(bench->first_refusal, sizeof(bench->first_refusal), "%.*s", (int)why.len,
-                       why.at);
+    if (bench->refused++ == 0)
+        note_refusal(bench, answer);
     return false;
 }
 

@@ -225,12 +225,15 @@ static int push_many(struct push *push)
         many.line++;
         while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
             len--;
-        if (len == 0)
+        struct bytes text = bytes_of(line, (size_t)len);
+        if (many.line == 1)
+            text = body_without_mark(text);
+        if (text.len == 0)
             continue;
-        if (bulk_full(&many.bulk, (size_t)len))
+        if (bulk_full(&many.bulk, text.len))
             code = send_lines(&many);
         if (code == EXIT_DONE)
-            add_line(&many, bytes_of(line, (size_t)len));
+            add_line(&many, text);
     }
     int read_errno = errno; /* of the last line */
     if (code == EXIT_DONE)

@@ -160,8 +160,14 @@ static int run(struct cli *cli, int argc, char **argv)
     all.to = argv[optind + 1];
     if (!directory_readable(given))
         return cli_cannot_open(cli, given);
-    char *found = backup_place_find(given);
-    if (!found) {
+    char *found;
+    enum err err = backup_place_find(given, &found);
+    if (err == ERR_IO) {
+        int code = cli_cannot_open(cli, found);
+        mem_free(found);
+        return code;
+    }
+    if (err) {
         cli_message(
             cli,
             "there is no whole backup in %s: a backup is a directory with a file " BACKUP_INDEX,

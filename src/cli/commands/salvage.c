@@ -307,7 +307,8 @@ static int refuse(struct salvaging *salvaging, const char *directory, enum err e
         return EXIT_CONFLICT;
     }
     if (err == ERR_NOT_FOUND && !error->text[0]) {
-        char *backup = backup_place_find(directory);
+        char *backup;
+        (void)backup_place_find(directory, &backup); /* one that may not be read is named, too */
         cli_message(salvaging->cli, "there is no store in %s%s%s%s", directory,
                     backup ? "; of the newest backup there one is made by: later restore " : "",
                     backup ? directory : "", backup ? " NEW" : "");

@@ -12,10 +12,15 @@ static int run(struct cli *cli, int argc, char **argv)
     /* Looked at first, because opening a disk makes its directory. */
     if (!directory_there(argv[optind]))
         return cli_cannot_open(cli, argv[optind]);
-    char *backup = directory_has_store(argv[optind]) ? NULL : backup_place_find(argv[optind]);
-    if (backup)
-        cli_message(cli, "the newest backup there is %s", backup);
-    int code = verifying_run(cli, backup ? backup : argv[optind], NULL);
+    char *backup = NULL;
+    int code;
+    if (!directory_has_store(argv[optind]) && backup_place_find(argv[optind], &backup) == ERR_IO) {
+        code = cli_cannot_open(cli, backup);
+    } else {
+        if (backup)
+            cli_message(cli, "the newest backup there is %s", backup);
+        code = verifying_run(cli, backup ? backup : argv[optind], NULL);
+    }
     mem_free(backup);
     return code;
 }

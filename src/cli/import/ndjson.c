@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rfc3339.h"
+#include "cli/body.h"
 #include "cli/import/ndjson_line.h"
 #include "cli/show.h"
 #include "cli/text.h"
@@ -337,6 +338,8 @@ static int take_lines(struct importing *all)
         }
         all->line++;
         taken += line.len + 1;
+        if (all->line == 1)
+            line = body_without_mark(line);
         if (line.len)
             code = take_line(all, line);
         arena_reset(&all->scratch);

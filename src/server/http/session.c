@@ -98,6 +98,11 @@ static void keep_reason(struct metric_sink *sink, const char *text)
     (void)snprintf(waiting->text, sizeof(waiting->text), "%s", text);
 }
 
+static bool is_unknown_host(const struct call *call)
+{
+    return call->kind == CALL_PROBLEM && strcmp(call->problem.code, "unknown_host") == 0;
+}
+
 /*
  * A laterd that waits to lead, or reads its store, answers a few pages and refuses everything else,
  * in all dialects. Connections cannot be kept when it begins to serve, so each is closed.
@@ -109,7 +114,7 @@ static void refuse_as_waiting(struct server *server, struct call *call)
     struct waiting_reason waiting = {.sink.reason = keep_reason};
     enum err err = server->engine->verbs->health(server->engine);
     call->format.close |= err == ERR_RECOVERING;
-    if (page)
+    if (page || is_unknown_host(call)) /* which is not told who leads either */
         return;
     server->engine->verbs->describe(server->engine, &waiting.sink);
     call->kind = CALL_PROBLEM;
@@ -151,7 +156,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_JOURNAL:
     case CALL_ROOT: answer_page(request, call->kind); break;
     case CALL_PROBLEM:
-        if (strcmp(call->problem.code, "unknown_host") == 0)
+        if (is_unknown_host(call))
             misdirected_note(server, MISDIRECTED_HOST, host);
         request_refuse(request, &call->problem);
         break;

@@ -628,13 +628,13 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     }
     map_init(&verify->live.map, place_eq, &verify->live);
     err = directory_read(disk, &verify->directory, &error);
-    if (err) {
+    if (err && error.file[0])
         report(verify, "%s: offset %llu: %s", error.file, (unsigned long long)error.offset,
                error.text[0] ? error.text : err_text(err));
-    } else if (!verify->directory.manifest_there) {
+    if (!err && !verify->directory.manifest_there) {
         report(verify, "there is no store in this directory");
         err = ERR_NOT_FOUND;
-    } else {
+    } else if (!err) {
         err = verify_directory(verify);
     }
     verify->counts.live_jobs += live_in_log(verify);

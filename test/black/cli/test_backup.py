@@ -421,6 +421,33 @@ def test_a_directory_that_belongs_to_somebody_else_is_reported_with_what_to_do()
                 "or as root\n"), words
 
 
+@nobody.ROOT_ONLY
+def test_backups_that_may_not_be_read_are_reported_as_such_and_no_older_one_is_taken(laterd, tmp_path):
+    """As root makes them: the place is anybody's to list, the backups in it are not. And a store of which nothing may
+    be read."""
+    server = laterd()
+    with nobody.folder_for_nobody() as folder:
+        place, new = os.path.join(folder, "place"), os.path.join(folder, "new")
+        for _ in range(2):
+            backup(server, place)
+        server.stop()
+        os.chmod(place, 0o755)
+        older, newer = (os.path.join(place, name) for name in sorted(os.listdir(place)) if name != "LOCK")
+        for root, _, files in os.walk(older):
+            for name in ("", *files):
+                os.chown(os.path.join(root, name), nobody.NOBODY, nobody.NOBODY)
+        denied = "cannot open %s: Permission denied; run it as laterd's user, or as root\n" % newer
+        for words in (("restore", place, new), ("verify", place)):
+            done = nobody.run_as_nobody(folder, LATER, *words)
+            assert (done.returncode, done.stdout, done.stderr) == (REFUSED, "", f"later {words[0]}: {denied}"), words
+        assert not os.path.exists(new)
+        store = shutil.copytree(server.data, os.path.join(folder, "store"))
+        os.chmod(store, 0o755)
+        done = nobody.run_as_nobody(folder, LATER, "verify", store)
+        assert (done.returncode, done.stdout) == (REFUSED, "")
+        assert done.stderr.count("\n") == 1 and f"cannot read {store}/" in done.stderr
+
+
 def test_a_file_that_may_not_grow_so_large_is_an_error_and_kills_nobody(laterd, tmp_path):
     """As `ulimit -f` and LimitFSIZE= have it."""
     server = laterd(SMALL)

@@ -257,6 +257,15 @@ def state_of(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
+def test_a_bench_of_a_server_that_refuses_every_push_says_why_and_of_no_jobs_that_are_left(later, laterd):
+    server = laterd()
+    server.process.send_signal(signal.SIGUSR1)
+    assert server.wait_log("refusing_pushes")
+    done = later("bench", "put", "--jobs", "10", "--connections", "2", server=f"http://127.0.0.1:{server.port}")
+    assert (done.returncode, done.stderr) == (REFUSED, "")
+    assert "  refused    10, the first with HTTP/1.1 503 Service Unavailable (draining)\n" in done.stdout
+
+
 def test_a_bench_that_is_interrupted_leaves_no_server_stopped(laterd):
     server = laterd(beanstalk=("127.0.0.1:0",))
     words = ("bench", "burst", "--beanstalk", f"127.0.0.1:{server.beanstalk_port}", "--stop", "--jobs", "100",
@@ -380,6 +389,17 @@ def test_bad_lines_are_reported_by_their_place_and_stop_nothing(later, topic):
     assert answer.returncode == REFUSED
     assert answer.stdout == "2 pushed, 1 refused\n"
     assert answer.stderr.startswith("later push: line 3: ")
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\n"], ids=["before the line", "alone on its line"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(client, later, topic, mark):
+    """Editors and shells of Windows put one at the start of a file. Inside a file it is text like any other."""
+    for option, text in (("--lines", "a"), ("--ndjson", '{"body":"a"}')):
+        pushed = later("push", topic, option, input=f"{mark}{text}\n")
+        assert (pushed.returncode, pushed.stdout) == (DONE, "1 pushed, 0 refused\n"), pushed
+    assert [job["body"] for job in client.reserve(topic, most=5)] == ["a", "a"]
+    assert later("push", topic, "--lines", input="\ufeffb\n\ufeffc\n").returncode == DONE
+    assert [job["body"] for job in client.reserve(topic, most=5)] == ["b", "\ufeffc"]
 
 
 def test_a_lease_that_is_not_utf8_does_not_finish_a_job_without_one(later, topic):

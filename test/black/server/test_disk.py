@@ -554,6 +554,18 @@ def test_a_directory_that_it_may_not_write_to_is_reported_with_what_to_do(whose)
     assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
 
 
+@ROOT_ONLY
+@pytest.mark.parametrize("folder, why", [("/proc", "No such file or directory"), ("/dev/pts", "Permission denied")])
+def test_a_directory_in_which_no_files_can_be_made_is_reported_as_such(folder, why):
+    """The system says ENOENT of a new name in /proc, which is about no job."""
+    if not os.path.ismount(folder):
+        pytest.skip("not there, or a folder like any other")
+    done = subprocess.run([LATERD, "--data-dir", folder, "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 1 and f'cannot write in "{folder}", the data directory: {why}' in done.stderr
+    assert "no files can be made there: choose another directory" in done.stderr and "mode" not in done.stderr
+
+
 @nobody.ROOT_ONLY
 def test_a_file_of_the_store_that_root_once_made_is_named_with_what_to_do(laterd):
     """By a laterd that was tried by hand, in the service's directory."""

@@ -37,6 +37,20 @@ def test_without_scdoc_all_but_the_manual_pages_is_installed_and_that_is_said(tm
     assert not [name for name in found if "/man/" in name]
 
 
+def test_with_any_umask_all_users_can_read_what_is_installed(tmp_path):
+    """systemd warns of units that they cannot read; root's umask is 027 or 077 on many machines."""
+    before = os.umask(0o077)
+    try:
+        done = make("install", f"DESTDIR={tmp_path}/inst")
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    for where, folders, names in os.walk(tmp_path / "inst"):
+        for name in folders + [name for name in names if not os.path.islink(os.path.join(where, name))]:
+            mode = stat.S_IMODE(os.stat(os.path.join(where, name)).st_mode)
+            assert mode & 0o044 == 0o044, (name, oct(mode))
+
+
 def test_a_manual_page_that_failed_is_not_there_for_the_next_run(tmp_path):
     for _ in range(2):
         done = make("man", f"BUILD={tmp_path}", "SCDOC=echo half a page; false")

@@ -13,7 +13,7 @@ from coordination import RedisService, until
 from patience import PATIENCE_S, soon
 from ports import free_port
 from process import ROOT
-from wire import Client, Closed, eventually
+from wire import Client, Closed, Wire, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
 
@@ -95,6 +95,10 @@ def test_http_says_how_far_it_is_until_it_serves(full, slow, tmp_path):
             assert (refused.status, refused.json()["code"]) == (503, "recovering"), refused
             assert "of the log are read" in refused.json()["detail"]
             assert refused.headers["retry-after"] == "1" and refused.headers["connection"] == "close"
+        for path in ("/v1/stats", "/metrics", "/readyz"):  # a page that rebinds its name is not told how far it is
+            with Wire(port) as wire:
+                wire.send(f"GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n".encode())
+                assert (answer := wire.response()).status == 403 and "log are read" not in answer.text, answer
         with socket.create_connection(("127.0.0.1", int(full.beanstalk[0].split(":")[1]))) as waits:
             waits.sendall(b"stats-tube t\r\n")  # it is heard when laterd serves
             assert not full.events("listening")
