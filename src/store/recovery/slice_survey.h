@@ -29,9 +29,9 @@ void slice_liveness_fini(struct slice_liveness_set *liveness);
 void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slice_record *record);
 /* The record at this place died. Does nothing if the place is in no slice. */
 void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t where);
-/* Does the record at this place live, as far as the log has been read? */
-/* Does the log that was read say whether the job there lives? */
+/* Does the log that was read say whether the record at this place lives? */
 bool slice_liveness_knows(const struct slice_liveness_set *liveness, uint64_t where);
+/* Does it live, as far as the log has been read? */
 bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where);
 /* How many records of the slice live; 0: none, or the log does not mention the slice. */
 uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_t number);
