@@ -392,7 +392,8 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
     /* The first two: it is renewed, but nothing may be sent now; the others:
        shipments_give_back() skipped it. */
     if (reply->err == ERR_JOURNAL_DOWN || reply->err == ERR_STORE_FAILED || pump->draining ||
-        !lane_is_ordered(shipment->lane) || lane_is_others(shipment->lane)) {
+        !lane_is_ordered(shipment->lane) || lane_is_others(shipment->lane) ||
+        shipment->lane->kept->settings.paused) {
         shipment_return(shipment, 0);
         return;
     }

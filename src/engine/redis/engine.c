@@ -716,11 +716,18 @@ void redis_engine_log_in_as(struct redis_engine *redis, const struct redis_url *
     memcpy(own->password, url->password, sizeof(own->password));
 }
 
+/* Others know of it. A partition may have been refused since: it, or others, may serve again. */
+static bool is_known(const struct redis_engine *redis)
+{
+    const struct preflight *preflight = &redis->preflight;
+    return preflight->fit && (!preflight->unfit || preflight->serving);
+}
+
 /* Gives back jobs that our connections hold, and has others take over our partitions. */
 static void announce_leaving(struct redis_engine *redis)
 {
     redis_requeue_leave(&redis->requeue);
-    if (redis->preflight.fit && !redis->preflight.unfit) {
+    if (is_known(redis)) {
         redis_journal_leave(&redis->journal);
         promoter_leave(&redis->promoter);
         members_leave(&redis->members);
@@ -746,9 +753,8 @@ void redis_engine_leave(struct redis_engine *redis)
 
 bool redis_engine_left(struct redis_engine *redis)
 {
-    bool fit = redis->preflight.fit && !redis->preflight.unfit;
-    bool is_pending = fit && (script_requests_pending(&redis->calls) ||
-                              redis_requeue_is_pending(&redis->requeue));
+    bool is_pending = is_known(redis) && (script_requests_pending(&redis->calls) ||
+                                          redis_requeue_is_pending(&redis->requeue));
     if (!redis->leave_sent && (!is_pending || redis->late)) {
         announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);

@@ -114,19 +114,23 @@ static uint32_t choose_shares(const struct wait_group *group, struct candidates 
                               uint64_t open)
 {
     uint32_t count = 0;
+    /* For more than one call into a partition: others wait behind all that are under way. */
+    uint64_t room = group->requested < ROUND_JOBS ? ROUND_JOBS - group->requested : 0;
     for (; count < candidates.count && open; count++) {
         struct candidate *at = &candidates.at[count];
         at->share = at_most(open, at_most(at->share ? at->share : 1, JOBS_AT_ONCE));
         open -= at->share;
+        room -= at_most(at->share, room);
     }
     for (uint32_t i = 0; i < count && open; i++) {
         struct candidate *at = &candidates.at[i];
         uint64_t left = count - i, more = (open + left - 1) / left;
-        uint32_t most = most_at_once(group, at);
+        uint32_t most = at_most(most_at_once(group, at), at->share + room);
         most = most > JOBS_AT_ONCE ? most : JOBS_AT_ONCE; /* more may have come since */
         more = at_most(more, most - at->share);
         at->share += (uint32_t)more;
         open -= more;
+        room -= at_most(more, room);
     }
     return count;
 }

@@ -34,7 +34,7 @@ static enum err open_once(const struct redis_options *options, struct redis_engi
     err = wait_until_started(*out_redis, out_error);
     if (err) {
         *out_partitions = redis_engine_queue_partitions(*out_redis);
-        if (!*out_partitions) /* else no partition was opened: nobody knows of it */
+        if (!*out_partitions) /* else none was opened; or, in a cluster, a new first one */
             redis_engine_stop(*out_redis);
         redis_engine_free(*out_redis);
         *out_redis = NULL;
