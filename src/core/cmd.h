@@ -226,6 +226,14 @@ struct cmd {
     };
 };
 
+/* Of the job's body that the command brings. */
+static inline size_t cmd_body_bytes(const struct cmd *cmd)
+{
+    if (cmd->kind == CMD_PUSH)
+        return cmd->push.body.len;
+    return cmd->kind == CMD_RESCHEDULE ? cmd->job.body.len : 0;
+}
+
 /* Does the command carry a note that the engine keeps with the job? */
 static inline bool cmd_keeps_note(const struct cmd *cmd)
 {

@@ -147,6 +147,7 @@ struct core {
     bool replay_untimed;     /* the events being replayed were logged without the time */
     int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
     struct list scans;       // scan::of_core
+    uint32_t searches;       /* of these, all but those of TOPIC */
     struct list walks;       // list_walk::link
     struct pool jobs;
     struct pool extras; /* of jobs, what only some have */

@@ -112,11 +112,13 @@ struct far_after {
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after);
 /*
  * Is a LIST, PEEK, KICK_TOPIC or CLEAR_TOPIC parked that searches the jobs of a topic for which
- * `may_have` is true? It finds only jobs that stay in memory. May be a false positive. O(1): of
- * more than some dozen it asks no details.
+ * `may_have` is true? It finds only jobs that stay in memory. Of more than some dozen it asks no
+ * details, and is true. O(scans).
  */
 bool core_searches(const struct core *core, bool (*may_have)(const void *ctx, struct bytes topic),
                    const void *ctx);
+/* Would one search more, of any topic, make it true for all topics? O(1). */
+bool core_searches_many(const struct core *core);
 /* Far jobs whose due time is near wait for memory: while `waits`, pushes are refused with
    ERR_MEMORY_LIMIT, so that they get it. */
 void core_far_waits(struct core *core, bool waits);

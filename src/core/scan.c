@@ -18,7 +18,7 @@ enum {
     PAGE_MAX = 1000,
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may kick any number of jobs */
     LOOK_NS = 12,
-    ASKED_MAX = 64,    /* scans that core_searches() looks at */
+    ASKED_MAX = 64,    /* searches that core_searches() asks about */
     SPENT_LOOKS = 512, /* places between two checks of the budget */
     TURN_NS = 20,      /* for checking whether a scan may run */
     OFFER_NS = 250,    /* for a place that goes into the page */
@@ -298,6 +298,7 @@ void core_scan_free(struct core *core, struct scan *scan)
 {
     struct topic *topic = topics_at(&core->topics, scan->topic);
     list_remove(&scan->of_core);
+    core->searches -= scan->kind != CMD_TOPIC;
     topic->pins--;
     if (topic->kicker == scan->generation)
         topic->kicker = 0;
@@ -318,6 +319,7 @@ static void park(struct core *core, const struct scan *scan, uint64_t *out_parke
     parked->number = number;
     parked->generation = core_next_generation(core);
     list_add_tail(&core->scans, &parked->of_core);
+    core->searches += parked->kind != CMD_TOPIC;
     topic->pins++;
     topics_relist(&core->topics, topic);
     *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE | number;
@@ -413,13 +415,20 @@ bool core_scan_step(struct core *core)
 bool core_searches(const struct core *core, bool (*may_have)(const void *ctx, struct bytes topic),
                    const void *ctx)
 {
-    bool found = core->scan_pool.count > ASKED_MAX;
-    for (const struct list *at = core->scans.next; at != &core->scans && !found; at = at->next) {
+    bool found = core->searches > ASKED_MAX;
+    uint32_t left = core->searches;
+    for (const struct list *at = core->scans.next; left > 0 && !found; at = at->next) {
         const struct scan *scan = LIST_ENTRY(at, const struct scan, of_core);
+        left -= scan->kind != CMD_TOPIC;
         found =
             scan->kind != CMD_TOPIC && may_have(ctx, topics_at(&core->topics, scan->topic)->name);
     }
     return found;
+}
+
+bool core_searches_many(const struct core *core)
+{
+    return core->searches >= ASKED_MAX;
 }
 
 void core_scan_cancel(struct core *core, uint32_t number, uint32_t generation)

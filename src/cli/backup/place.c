@@ -202,6 +202,11 @@ int backup_place_finish(struct backup_place *place, int64_t at_us)
     return EXIT_REFUSED;
 }
 
+int backup_place_drop(struct backup_place *place)
+{
+    return remove_tree(place->fd, place->finished) ? EXIT_DONE : failed(place, place->finished);
+}
+
 int backup_place_prune(struct backup_place *place, uint64_t keep)
 {
     struct buf names = {0};

@@ -41,6 +41,8 @@ int backup_place_start(struct backup_place *place);
 int backup_place_write(struct backup_place *place, const char *name, const void *data, size_t len);
 /* All of it is there: syncs it and gives it the name of this time, in microseconds. */
 int backup_place_finish(struct backup_place *place, int64_t at_us);
+/* Removes the one that was finished. */
+int backup_place_drop(struct backup_place *place);
 /* Removes the oldest until `keep` are left; never the one that was finished. */
 int backup_place_prune(struct backup_place *place, uint64_t keep);
 

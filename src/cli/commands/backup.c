@@ -270,7 +270,14 @@ static int make_anew(struct backing_up *all, struct disk *disk, int from_fd)
     backup_release(&all->backup);
     backup_place_close(&all->place);
     all->anew = true;
-    return make_and_verify(all, disk, from_fd);
+    int code = make_and_verify(all, disk, from_fd);
+    if (code != EXIT_WRONG || !all->place.finished[0])
+        return code;
+    /* It has all files once more: of a damaged store each backup would, and fill the place. */
+    cli_message(all->cli, "%s/%s is damaged, too, so %s is: it is removed again", all->to,
+                all->place.finished, all->from);
+    int dropped = backup_place_drop(&all->place);
+    return dropped == EXIT_DONE ? code : dropped;
 }
 
 static int back_up(struct backing_up *all)

@@ -46,7 +46,7 @@ struct salvaging {
     struct buf jobs;       /* struct found_job */
     struct buf lost_jobs;  /* struct found_job: those whose bodies are damaged; sorted by number */
     const char *directory; /* the damaged store */
-    struct buf doubtful;   /* uint64_t: numbers of jobs; sorted before they are looked for */
+    struct buf doubtful;   /* struct found_job; where 0: of any record; sorted before the search */
     uint64_t carried, doubtful_carried, lost;
     bool damaged;  /* damage of the old store was reported */
     bool progress; /* a line of it is on the terminal */
@@ -94,6 +94,13 @@ static void read_progress(struct salvage_callbacks *callbacks, uint64_t done_byt
 
 /* ---- the old store, into the core ---- */
 
+static void note_doubtful(struct salvaging *salvaging, const struct event *event)
+{
+    struct found_job doubtful = {.seq = event->job.seq,
+                                 .where = event->kind == EVENT_JOB ? event->record.where : 0};
+    buf_add(&salvaging->doubtful, &doubtful, sizeof(doubtful));
+}
+
 static enum err replay(struct salvage_callbacks *callbacks, const struct event *event,
                        enum salvage_trust trust)
 {
@@ -101,7 +108,7 @@ static enum err replay(struct salvage_callbacks *callbacks, const struct event *
     if (trust == SALVAGE_STRAY && core_has(salvaging->core, event->job.seq, event->id))
         return ERR_CORRUPT;
     if (trust != SALVAGE_INTACT && event->kind != EVENT_TOPIC && event->kind < EVENT_NOTE)
-        buf_add(&salvaging->doubtful, &event->job.seq, sizeof(event->job.seq));
+        note_doubtful(salvaging, event);
     return core_replay(salvaging->core, event);
 }
 
@@ -134,18 +141,26 @@ static int by_where(const void *left, const void *right)
     return a->where < b->where ? -1 : a->where > b->where;
 }
 
-static int by_number(const void *left, const void *right)
+static int by_seq(const void *left, const void *right)
 {
-    uint64_t a, b;
-    memcpy(&a, left, sizeof(a));
-    memcpy(&b, right, sizeof(b));
-    return a < b ? -1 : a > b;
+    const struct found_job *a = left;
+    const struct found_job *b = right;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-static bool is_doubtful(const struct salvaging *salvaging, uint64_t seq)
+/* An intact record may have replaced the doubtful one. */
+static bool is_doubtful(const struct salvaging *salvaging, const struct found_job *job)
 {
     const struct buf *list = &salvaging->doubtful;
-    return list->len && bsearch(&seq, list->at, list->len / sizeof(seq), sizeof(seq), by_number);
+    size_t count = list->len / sizeof(*job);
+    const struct found_job *all = (const struct found_job *)(const void *)list->at;
+    const struct found_job *at = count ? bsearch(job, all, count, sizeof(*job), by_seq) : NULL;
+    bool doubtful = false;
+    while (at && at > all && at[-1].seq == job->seq)
+        at--;
+    for (; at && at < all + count && at->seq == job->seq && !doubtful; at++)
+        doubtful = at->where == 0 || at->where == job->where;
+    return doubtful;
 }
 
 static void no_reply(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
@@ -207,7 +222,7 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
     err = relocate_notes(salvaging, job->seq, arena);
     if (err)
         return err;
-    bool doubtful = is_doubtful(salvaging, job->seq);
+    bool doubtful = is_doubtful(salvaging, job);
     if (doubtful || body.aside) {
         clear_progress(salvaging);
         cli_message(salvaging->cli, "job @%" PRIu64 " is carried over; %s may be wrong%s", job->seq,
@@ -218,13 +233,6 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
         salvaging->doubtful_carried++;
     }
     return OK;
-}
-
-static int by_seq(const void *left, const void *right)
-{
-    const struct found_job *a = left;
-    const struct found_job *b = right;
-    return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
 /* Adds the name of a record's file: segments and slices share their numbers. */
@@ -272,13 +280,13 @@ static void report_all_lost(struct salvaging *salvaging)
 static enum err relocate_all(struct salvaging *salvaging)
 {
     struct arena arena = {0};
-    size_t doubtful = salvaging->doubtful.len / sizeof(uint64_t);
+    size_t doubtful = salvaging->doubtful.len / sizeof(struct found_job);
     size_t count = salvaging->jobs.len / sizeof(struct found_job);
     enum err err = OK;
     if (count)
         qsort(salvaging->jobs.at, count, sizeof(struct found_job), by_where);
     if (doubtful)
-        qsort(salvaging->doubtful.at, doubtful, sizeof(uint64_t), by_number);
+        qsort(salvaging->doubtful.at, doubtful, sizeof(struct found_job), by_seq);
     for (size_t i = 0; i < count && !err; i++) {
         struct found_job job;
         memcpy(&job, salvaging->jobs.at + i * sizeof(job), sizeof(job));

@@ -18,7 +18,8 @@
  *
  * Nor do jobs of a topic depart while the core searches it for another reason. When some are held
  * up by that, further such commands wait here until they have departed, or clients that list a
- * topic all the time would keep it in memory.
+ * topic all the time would keep it in memory. While there are many searches, those of other topics
+ * wait as well, because the core asks no details of so many.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -92,6 +93,8 @@ static bool must_wait(const struct embedded *embedded, const struct cmd *cmd)
 {
     bool searches = cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK ||
                     cmd->kind == CMD_CLEAR_TOPIC || cmd->kind == CMD_KICK_TOPIC;
+    if (searches && core_searches_many(embedded->core) && store_far_departs(embedded->store))
+        return true;
     return searches &&
            (meets_visit(embedded, cmd) || store_far_departs_of(embedded->store, cmd->topic.topic));
 }

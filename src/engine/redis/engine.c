@@ -270,15 +270,6 @@ static enum submitted answer_at_once(const struct cmd *cmd, struct ticket *ticke
     return SUBMIT_ANSWERED;
 }
 
-/* Of the body that it brings. */
-static int64_t body_bytes(const struct cmd *cmd)
-{
-    bool is_push = cmd->kind == CMD_PUSH;
-    return is_push                       ? (int64_t)cmd->push.body.len
-           : cmd->kind == CMD_RESCHEDULE ? (int64_t)cmd->job.body.len
-                                         : 0;
-}
-
 static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
                                     struct ticket *ticket)
 {
@@ -291,7 +282,8 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
         ticket->held = NULL;
     }
     if (redis->budget)
-        budget_spend(redis->budget, COMMAND_NS + body_bytes(cmd) / COPIED_BYTES_PER_NS);
+        budget_spend(redis->budget,
+                     COMMAND_NS + (int64_t)cmd_body_bytes(cmd) / COPIED_BYTES_PER_NS);
     if (must_return(cmd)) {
         redis_requeue_add(&redis->requeue, &cmd->job);
         return answer_at_once(cmd, ticket, OK); /* it will be done */

@@ -723,7 +723,7 @@ bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch)
 
 const struct slice *cleaner_held_up(const struct cleaner *cleaner)
 {
-    return spill_held_up(cleaner->spill);
+    return cleaner_next_us(cleaner) == INT64_MAX ? NULL : spill_held_up(cleaner->spill);
 }
 
 bool cleaner_removing(const struct cleaner *cleaner)

@@ -45,9 +45,11 @@ bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being c
  * room that cleaning needs, and be written together with relocated jobs or later events.
  */
 bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
-const struct slice *cleaner_held_up(const struct cleaner *cleaner); /* as spill_held_up() */
-bool cleaner_removing(const struct cleaner *cleaner);               /* the file is being removed */
-bool cleaner_busy(const struct cleaner *cleaner); /* a disk operation is under way */
+/* As spill_held_up(); NULL, too, while it is the disk, perhaps a full one, that keeps the cleaner
+   from going on. */
+const struct slice *cleaner_held_up(const struct cleaner *cleaner);
+bool cleaner_removing(const struct cleaner *cleaner); /* the file is being removed */
+bool cleaner_busy(const struct cleaner *cleaner);     /* a disk operation is under way */
 /* Is the log larger than options.checkpoint_bytes, so that far jobs should leave it? */
 bool cleaner_wants_checkpoint(const struct cleaner *cleaner);
 /* Can it be, if the store's files leave `room` bytes below options.max_bytes? */

@@ -197,10 +197,19 @@ static int by_order(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
+static int newest_first(const void *left, const void *right)
+{
+    const struct found_slice *a = left;
+    const struct found_slice *b = right;
+    return a->number > b->number ? -1 : a->number < b->number;
+}
+
 void directory_sort(struct directory *directory)
 {
     if (directory->count > 0)
         qsort(directory->found, directory->count, sizeof(*directory->found), by_order);
+    if (directory->slice_count > 0)
+        qsort(directory->slices, directory->slice_count, sizeof(*directory->slices), newest_first);
     directory->used = 0;
     while (directory->used < directory->count &&
            directory->found[directory->used].verdict == FORMAT_GOOD)

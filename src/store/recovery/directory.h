@@ -32,7 +32,7 @@ struct directory {
     struct found *found; /* sorted: good headers by batch_first, then the others by number */
     size_t count;
     size_t used;                /* how many have a good header */
-    struct found_slice *slices; /* in no order */
+    struct found_slice *slices; /* the newest first */
     size_t slice_count;
     bool unfinished;      /* a salvage into this directory is not complete */
     bool image_there;     /* an image of the far jobs' index: far_image.h */

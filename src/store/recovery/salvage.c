@@ -469,10 +469,9 @@ static enum err replay_unknown(void *ctx, const struct record *record, uint64_t 
     return err == ERR_CORRUPT ? OK : err; /* a newer record of it is there */
 }
 
-/*
- * Jobs of which lost batches said that they live: all of a slice, perhaps. One that has ended comes
- * back if its end has left the log. After those that are known to live: they may be the same.
- */
+/* Jobs of which lost batches said that they live: all of a slice, perhaps. One that has ended comes
+   back if its end has left the log. Behind those that are known to live; of two records the newer
+   slice's is right. */
 static enum err replay_unknown_slices(struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;

@@ -132,7 +132,8 @@ struct survey {
 static void fault(const struct survey *survey, uint64_t offset, const char *text, bool whole)
 {
     if (survey->reader->fault)
-        survey->reader->fault(survey->reader->ctx, survey->name, offset, text, whole);
+        survey->reader->fault(survey->reader->ctx, survey->name, offset, text,
+                              whole && survey->reader->lost);
 }
 
 static enum err read_file(struct disk *disk, struct survey *survey)

@@ -42,7 +42,8 @@ struct slice_reader {
     enum err (*job)(void *ctx, const struct record *record, uint64_t where);
     /* The index names a job whose record at this place is damaged. This and `fault` may be NULL. */
     void (*lost)(void *ctx, uint64_t seq, uint64_t where);
-    /* The file is damaged at this offset. `whole`: `lost` is called for every job concerned. */
+    /* The file is damaged at this offset. `whole`: `lost` is called for every job concerned;
+       false without it. */
     void (*fault)(void *ctx, const char *name, uint64_t offset, const char *text, bool whole);
 };
 

@@ -481,6 +481,9 @@ static void retry(struct block_load *load)
 static struct block_load *first_there(const struct slices *slices)
 {
     const struct list *blocks = &slices->load.blocks;
+    for (const struct list *at = blocks->next; at != blocks; at = at->next)
+        if (load_of(at)->begun) /* one that it has overtaken may be there since */
+            return load_of(at);
     for (const struct list *at = blocks->next; at != blocks; at = at->next) {
         struct block_load *load = load_of(at);
         if (load->read.there)

@@ -267,6 +267,19 @@ def test_a_damaged_copy_of_the_last_backup_does_not_spoil_all_later_ones(laterd,
     assert backup(server, place, "--copy", "--verify")["kept_bytes"] > 0  # of the good one
 
 
+def test_a_damaged_store_does_not_fill_the_place_with_second_backups(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 600)
+        flip(sorted(glob.glob(os.path.join(server.data, "wal-*")))[0], 20_000)
+        backup(server, place, "--copy")
+        for made in (2, 3):
+            done = later("backup", "--copy", "--verify", place, server=server)
+            assert done.returncode == WRONG and "is damaged, too" in done.stderr, done
+            assert len(glob.glob(str(place / "2*"))) == made
+
+
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
     server = laterd(SMALL)
     with Client(server.port) as client:

@@ -59,6 +59,7 @@ struct lister {
 struct far_bed {
     struct lister listers[LISTERS];
     bool lists;
+    void (*beside)(void); /* what others submit in each turn; or NULL */
     struct sim_disk *disk;
     struct embedded *embedded;
     struct engine *engine;
@@ -140,6 +141,8 @@ static inline void turn(const struct cmd *cmd, struct ticket *ticket)
     for (unsigned i = 0; bed.lists && i < LISTERS; i++)
         if (!bed.listers[i].asks)
             list_again(&bed.listers[i]);
+    if (bed.beside)
+        bed.beside();
     if (cmd)
         (void)bed.engine->verbs->submit(bed.engine, cmd, ticket);
     bed.engine->verbs->match(bed.engine);
@@ -215,7 +218,7 @@ static inline void open_engine(void)
     struct embedded_options options = {
         .limits = {.jobs = 1000000,
                    .topics = 10,
-                   .waiters = 10,
+                   .waiters = 100,
                    .memory_bytes = bed.memory_bytes,
                    .ready_in_memory = bed.ready_stay,
                    .buried_in_memory = bed.buried_stay},

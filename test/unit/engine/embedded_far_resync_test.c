@@ -218,6 +218,56 @@ static void searches_beside_a_departure_miss_no_job(void **state)
         turn(NULL, NULL);
 }
 
+enum { CROWD = 70 }; /* more than the core asks about one by one */
+static struct lister crowd[CROWD];
+
+static void hear_others(struct ticket *ticket, const struct reply *reply)
+{
+    struct lister *lister = LIST_ENTRY(ticket, struct lister, ticket);
+    assert_int_equal(reply->err, OK);
+    lister->asks = false;
+    lister->answers++;
+}
+
+static void crowd_lists_others(void)
+{
+    struct cmd list = {.kind = CMD_LIST,
+                       .topic = {.topic = BYTES("v"), .state = JOB_DELAYED, .max = 1}};
+    for (unsigned i = 0; i < CROWD; i++) {
+        if (crowd[i].asks)
+            continue;
+        crowd[i].ticket = (struct ticket){.answered = hear_others};
+        crowd[i].asks = true;
+        (void)bed.engine->verbs->submit(bed.engine, &list, &crowd[i].ticket);
+    }
+}
+
+/* Nor do very many searches of another topic keep jobs of t in memory for good. */
+static void a_crowd_that_searches_another_topic_holds_no_departure_up_for_ever(void **state)
+{
+    static char body[60000];
+    struct cmd filler = {.kind = CMD_PUSH,
+                         .push = {.topic = BYTES("f"),
+                                  .due_us = START_US,
+                                  .ttr_us = SECOND_US,
+                                  .body = bytes_of(body, sizeof(body))}};
+    (void)state;
+    memset(crowd, 0, sizeof(crowd));
+    bed.beside = crowd_lists_others;
+    for (int i = 0; totals().far < JOBS - 10; i++) {
+        assert_true(i < 100);
+        assert_int_equal(ask(&filler), OK);
+        assert_int_equal(
+            ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = bed.answer.job.ref.seq}), OK);
+        rest(20);
+    }
+    assert_true(crowd[0].answers > 0);
+    bed.beside = NULL;
+    for (unsigned i = 0; i < CROWD; i++)
+        while (crowd[i].asks)
+            turn(NULL, NULL);
+}
+
 static int setup_near(void **state)
 {
     (void)state;
@@ -252,6 +302,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(two_lists_at_a_time_have_all_jobs, setup, teardown),
         cmocka_unit_test_setup_teardown(searches_beside_a_departure_miss_no_job, setup_near,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            a_crowd_that_searches_another_topic_holds_no_departure_up_for_ever, setup_near,
+            teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
