@@ -33,6 +33,8 @@ struct backing_up {
     bool no_links;
     bool verify;
     bool anew; /* links to no file of the last backup */
+    uint64_t
+        bad; /* damaged places that verify_made() found; UINT64_MAX: not all could be checked */
     struct backup backup;
     struct backup_place place;
     struct copier copier;
@@ -226,8 +228,9 @@ static int verify_made(struct backing_up *all)
     struct buf path = {0};
     buf_addf(&path, "%s/%s", all->to, all->place.finished);
     buf_add_char(&path, '\0');
-    struct store_counts counts;
+    struct store_counts counts = {0};
     int code = verifying_run(all->cli, path.at, &counts);
+    all->bad = code == EXIT_DONE || counts.bad ? counts.bad : UINT64_MAX;
     buf_fini(&path);
     return code;
 }
@@ -270,11 +273,12 @@ static int make_anew(struct backing_up *all, struct disk *disk, int from_fd)
     backup_release(&all->backup);
     backup_place_close(&all->place);
     all->anew = true;
+    uint64_t linked_bad = all->bad;
     int code = make_and_verify(all, disk, from_fd);
-    if (code != EXIT_WRONG || !all->place.finished[0])
+    if (code != EXIT_WRONG || !all->place.finished[0] || all->bad < linked_bad)
         return code;
     /* It has all files once more: of a damaged store each backup would, and fill the place. */
-    cli_message(all->cli, "%s/%s is damaged, too, so %s is: it is removed again", all->to,
+    cli_message(all->cli, "%s/%s is damaged as much, so %s is: it is removed again", all->to,
                 all->place.finished, all->from);
     int dropped = backup_place_drop(&all->place);
     return dropped == EXIT_DONE ? code : dropped;

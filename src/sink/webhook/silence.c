@@ -22,9 +22,9 @@ void silence_timed_out(struct silence *silence, long port, const char *host, int
                        int64_t now_us)
 {
     bool known = port > 0 && port < SILENCE_PORTS && silence->heard_us[port];
-    /* Heard longer before: by another connection, which had this port then. An answer's body, and
-       NEW_US of rest, may lie between. */
-    known = known && begun_us - silence->heard_us[port] <= 2 * NEW_US;
+    /* Heard longer before: by another connection, which had this port then. Between may lie an
+       answer's body, NEW_US of rest, and the time in which others waited here as long as this. */
+    known = known && begun_us - silence->heard_us[port] <= 2 * (NEW_US + now_us - begun_us);
     if (known && silence->heard_us[port] < begun_us)
         silence->until_us[place_of(host)] = now_us + NEW_US;
 }

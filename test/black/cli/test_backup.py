@@ -276,8 +276,23 @@ def test_a_damaged_store_does_not_fill_the_place_with_second_backups(laterd, tmp
         backup(server, place, "--copy")
         for made in (2, 3):
             done = later("backup", "--copy", "--verify", place, server=server)
-            assert done.returncode == WRONG and "is damaged, too" in done.stderr, done
+            assert done.returncode == WRONG and "is damaged as much" in done.stderr, done
             assert len(glob.glob(str(place / "2*"))) == made
+
+
+def test_the_better_one_of_two_damaged_backups_stays(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 1200)
+        flip(sorted(glob.glob(os.path.join(server.data, "wal-*")))[0], 20_000)
+        segment = sorted(glob.glob(str(place / backup(server, place, "--copy")["backup"] / "wal-*")))[1]
+        status = os.stat(segment)
+        flip(segment, 20_000)
+        os.utime(segment, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if its disk had lost it
+        done = later("backup", "--copy", "--verify", place, server=server)
+        assert done.returncode == WRONG and "is removed again" not in done.stderr, done
+        assert len(glob.glob(str(place / "2*"))) == 3
 
 
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):

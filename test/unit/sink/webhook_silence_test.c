@@ -51,6 +51,16 @@ static void what_was_heard_on_an_earlier_connection_of_the_port_says_nothing(voi
     assert_false(silence_wants_new(&silence, host, 1015 * (int64_t)SECOND_US));
 }
 
+/* Requests with a long time-out came while the first of them waited. */
+static void requests_that_waited_long_mark_it_too(void **state)
+{
+    struct silence silence = {0};
+    (void)state;
+    silence_heard(&silence, PORT, BYTES("HTTP/2 200 \r\n"), 10 * SECOND_US);
+    silence_timed_out(&silence, PORT, host, 600 * (int64_t)SECOND_US, 1200 * (int64_t)SECOND_US);
+    assert_true(silence_wants_new(&silence, host, 1200 * (int64_t)SECOND_US));
+}
+
 static void it_lasts_until_the_silent_one_is_too_old(void **state)
 {
     struct silence silence = {0};
@@ -91,6 +101,7 @@ int main(void)
         cmocka_unit_test(only_connections_that_are_kept_are_left),
         cmocka_unit_test(one_that_answered_others_meanwhile_is_only_slow),
         cmocka_unit_test(what_was_heard_on_an_earlier_connection_of_the_port_says_nothing),
+        cmocka_unit_test(requests_that_waited_long_mark_it_too),
         cmocka_unit_test(it_lasts_until_the_silent_one_is_too_old),
         cmocka_unit_test(however_many_are_silent_at_once_none_is_forgotten),
     };
