@@ -193,8 +193,8 @@ static void look_for_all(unsigned *searches)
     *searches += 2;
 }
 
-/* Others list its first ones all the time, which does not keep them in memory. */
-static void searches_beside_a_departure_miss_no_job(void **state)
+/* A job that comes and goes: the log becomes longer, so that jobs depart. */
+static void grow_by_one(void)
 {
     static char body[60000];
     struct cmd filler = {.kind = CMD_PUSH,
@@ -202,14 +202,20 @@ static void searches_beside_a_departure_miss_no_job(void **state)
                                   .due_us = START_US,
                                   .ttr_us = SECOND_US,
                                   .body = bytes_of(body, sizeof(body))}};
+    assert_int_equal(ask(&filler), OK);
+    assert_int_equal(ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = bed.answer.job.ref.seq}),
+                     OK);
+}
+
+/* Others list its first ones all the time, which does not keep them in memory. */
+static void searches_beside_a_departure_miss_no_job(void **state)
+{
     unsigned searches = 0;
     (void)state;
     bed.lists = true;
     for (int i = 0; totals().far < JOBS - 10; i++) {
         assert_true(i < 100);
-        assert_int_equal(ask(&filler), OK);
-        assert_int_equal(
-            ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = bed.answer.job.ref.seq}), OK);
+        grow_by_one();
         look_for_all(&searches);
     }
     print_message("%u searches, %u lists\n", searches, bed.listers[0].answers);
@@ -245,20 +251,12 @@ static void crowd_lists_others(void)
 /* Nor do very many searches of another topic keep jobs of t in memory for good. */
 static void a_crowd_that_searches_another_topic_holds_no_departure_up_for_ever(void **state)
 {
-    static char body[60000];
-    struct cmd filler = {.kind = CMD_PUSH,
-                         .push = {.topic = BYTES("f"),
-                                  .due_us = START_US,
-                                  .ttr_us = SECOND_US,
-                                  .body = bytes_of(body, sizeof(body))}};
     (void)state;
     memset(crowd, 0, sizeof(crowd));
     bed.beside = crowd_lists_others;
     for (int i = 0; totals().far < JOBS - 10; i++) {
         assert_true(i < 100);
-        assert_int_equal(ask(&filler), OK);
-        assert_int_equal(
-            ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = bed.answer.job.ref.seq}), OK);
+        grow_by_one();
         rest(20);
     }
     assert_true(crowd[0].answers > 0);
