@@ -65,7 +65,7 @@ def http(one, _, wanted):
 
 def quotes(one, *_):
     one.ask("use 123")
-    return one.stats("123")["name"], one.ask("list-tubes").rows()[-1]
+    return one.stats("123")["name"], next(row for row in one.ask("list-tubes").rows() if "123" in row)
 
 
 def version(one, *_):
