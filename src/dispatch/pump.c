@@ -101,44 +101,46 @@ struct collected_metrics {
 
 static void add_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct collected_metrics *all = LIST_ENTRY(sink, struct collected_metrics, sink);
-    for (unsigned i = 0; i < all->count; i++) {
-        if (strcmp(all->at[i].name, metric->name) == 0 && all->at[i].broker == all->broker) {
-            all->at[i].value += metric->value;
+    struct collected_metrics *collected = LIST_ENTRY(sink, struct collected_metrics, sink);
+    for (unsigned i = 0; i < collected->count; i++) {
+        if (strcmp(collected->at[i].name, metric->name) == 0 &&
+            collected->at[i].broker == collected->broker) {
+            collected->at[i].value += metric->value;
             return;
         }
     }
-    if (all->count == METRICS_MAX || metric->type == METRIC_HISTOGRAM)
+    if (collected->count == METRICS_MAX || metric->type == METRIC_HISTOGRAM)
         return;
-    all->at[all->count] = *metric; /* their names and help are literals */
-    all->at[all->count++].broker = all->broker;
+    collected->at[collected->count] = *metric; /* their names and help are literals */
+    collected->at[collected->count++].broker = collected->broker;
 }
 
-static void write_family(struct collected_metrics *all, unsigned first, struct metric_sink *metrics)
+static void write_family(struct collected_metrics *collected, unsigned first,
+                         struct metric_sink *metrics)
 {
-    const char *name = all->at[first].name;
-    for (unsigned i = first; i < all->count; i++) {
-        if (!all->at[i].name || strcmp(all->at[i].name, name) != 0)
+    const char *name = collected->at[first].name;
+    for (unsigned i = first; i < collected->count; i++) {
+        if (!collected->at[i].name || strcmp(collected->at[i].name, name) != 0)
             continue;
-        all->at[i].more = i > first;
-        metrics->metric(metrics, &all->at[i]);
+        collected->at[i].more = i > first;
+        metrics->metric(metrics, &collected->at[i]);
         if (i > first)
-            all->at[i].name = NULL; /* reported */
+            collected->at[i].name = NULL; /* reported */
     }
 }
 
 void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
 {
-    struct collected_metrics all = {.sink.metric = add_metric};
+    struct collected_metrics collected = {.sink.metric = add_metric};
     for (unsigned i = 0; i < pump->sink_count; i++) {
         const struct push_sink *added = &pump->sinks[i];
-        all.broker = added->broker_len ? added->broker : NULL;
+        collected.broker = added->broker_len ? added->broker : NULL;
         if (added->sink->verbs->describe)
-            added->sink->verbs->describe(added->sink, &all.sink);
+            added->sink->verbs->describe(added->sink, &collected.sink);
     }
-    for (unsigned i = 0; metrics->metric && i < all.count; i++) {
-        if (all.at[i].name)
-            write_family(&all, i, metrics);
+    for (unsigned i = 0; metrics->metric && i < collected.count; i++) {
+        if (collected.at[i].name)
+            write_family(&collected, i, metrics);
     }
 }
 

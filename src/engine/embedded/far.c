@@ -430,10 +430,10 @@ void far_fail_all(struct embedded *embedded)
     give_up(&embedded->far_commands.reading);
 }
 
-void far_commands_init(struct far_commands *all)
+void far_commands_init(struct far_commands *commands)
 {
-    list_init(&all->reading);
-    list_init(&all->whole);
+    list_init(&commands->reading);
+    list_init(&commands->whole);
 }
 
 /* ---- the store's callbacks ---- */

@@ -113,8 +113,8 @@ bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ti
     char *room = bytes_move_to((char *)(visit + 1), &visit->cmd.topic.topic);
     room = bytes_move_to(room, &visit->cmd.topic.cursor);
     (void)bytes_move_to(room, &visit->cmd.topic.settings);
-    struct far_visits *all = &embedded->far_visits;
-    list_add_tail(only_looks(visit) ? &all->lookups : &all->waiting, &visit->link);
+    struct far_visits *visits = &embedded->far_visits;
+    list_add_tail(only_looks(visit) ? &visits->lookups : &visits->waiting, &visit->link);
     embedded->read_waiter_count++;
     embedded->busy = true; /* for far_visit_turn() */
     if (ticket)
@@ -474,10 +474,10 @@ static void end(struct far_visit *visit)
 
 /* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for other
    commands. */
-static struct far_visit *next_look(const struct far_visits *all)
+static struct far_visit *next_look(const struct far_visits *visits)
 {
-    const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->lookups;
-    bool none = list_empty(from) || (from == &all->lookups && all->looks >= LOOKS_MAX);
+    const struct list *from = !list_empty(&visits->ready) ? &visits->ready : &visits->lookups;
+    bool none = list_empty(from) || (from == &visits->lookups && visits->looks >= LOOKS_MAX);
     return none ? NULL : LIST_ENTRY(from->next, struct far_visit, link);
 }
 
@@ -564,10 +564,10 @@ void far_visit_fail_all(struct embedded *embedded)
     give_up(embedded, &embedded->far_visits.ready);
 }
 
-void far_visits_init(struct far_visits *all)
+void far_visits_init(struct far_visits *visits)
 {
-    list_init(&all->waiting);
-    list_init(&all->lookups);
-    list_init(&all->looking);
-    list_init(&all->ready);
+    list_init(&visits->waiting);
+    list_init(&visits->lookups);
+    list_init(&visits->looking);
+    list_init(&visits->ready);
 }

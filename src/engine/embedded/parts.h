@@ -238,7 +238,7 @@ void bodies_fail_all(struct embedded *embedded);
 
 /* ---- reschedule.c ---- */
 
-void reschedulings_init(struct reschedulings *all);
+void reschedulings_init(struct reschedulings *reschedulings);
 /*
  * RESCHEDULE with a new body keeps the job's properties, which are in the record that it replaces:
  * they are read first. False: nothing must be read, the command can be executed now.
@@ -252,7 +252,7 @@ void reschedule_fail_all(struct embedded *embedded);
 
 /* ---- far.c ---- */
 
-void far_commands_init(struct far_commands *all);
+void far_commands_init(struct far_commands *commands);
 /* The command names a job that may be far: its record is read first. False: it can be executed
    now. */
 bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
@@ -275,7 +275,7 @@ void far_opened(struct embedded *embedded);
 
 /* ---- far_visit.c ---- */
 
-void far_visits_init(struct far_visits *all);
+void far_visits_init(struct far_visits *visits);
 /* The command visits a topic's jobs, some of which are far: they are read first. False: it can be
  * executed now. */
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
