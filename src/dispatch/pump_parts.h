@@ -86,7 +86,7 @@ struct shipment {
     struct delivery delivery;
     struct pump *pump;
     struct lane *lane;          /* NULL: a test */
-    struct pump_test *test;     /* NULL: a job, or a cancelled test */
+    struct pump_trial *trial;   /* NULL: a job, or a cancelled trial */
     struct settings_kept *kept; /* holds delivery.target */
     struct origin *origin;      /* NULL: not known yet */
     struct origin *of_key;      /* limits of its key; NULL: none */
@@ -131,7 +131,7 @@ struct pump {
     uint32_t recheck_next; /* the next lane of recheck_step(); POOL_NONE: done */
     bool again;            /* the ring has lanes that may be able to reserve at once */
     bool draining;
-    uint32_t tests; /* under way */
+    uint32_t trials; /* under way */
     uint64_t random;
     struct schedule standard; /* of jobs without a schedule, in topics without one */
     struct arena scratch;

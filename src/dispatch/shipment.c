@@ -325,15 +325,15 @@ static void end_by_outcome(struct shipment *shipment, const struct outcome *outc
     }
 }
 
-static void end_test(struct shipment *shipment, const struct outcome *outcome)
+static void end_trial(struct shipment *shipment, const struct outcome *outcome)
 {
-    struct pump_test *test = shipment->test;
-    shipment->pump->tests--;
+    struct pump_trial *trial = shipment->trial;
+    shipment->pump->trials--;
     pump_wake(shipment->pump); /* a slot is free now */
     free_shipment(shipment);
-    if (test) {
-        test->shipment = NULL;
-        test->done(test, outcome);
+    if (trial) {
+        trial->shipment = NULL;
+        trial->done(trial, outcome);
     }
 }
 
@@ -344,7 +344,7 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
     CHECK(shipment->state == SHIP_SENT);
     shipment->state = SHIP_ENDING;
     if (!shipment->lane) {
-        end_test(shipment, outcome);
+        end_trial(shipment, outcome);
         return;
     }
     count_outcome(pump, outcome);
