@@ -85,7 +85,7 @@ enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
 struct shipment {
     struct delivery delivery;
     struct pump *pump;
-    struct lane *lane;          /* NULL: a test */
+    struct lane *lane;          /* NULL: a trial */
     struct pump_trial *trial;   /* NULL: a job, or a cancelled trial */
     struct settings_kept *kept; /* holds delivery.target */
     struct origin *origin;      /* NULL: not known yet */
@@ -198,6 +198,8 @@ struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
    answer's first job, and dropped behind its last. */
 void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
                      struct reply_share **io_share);
+/* The job ends, or comes back, by this command, with what shipment::end says. */
+void shipment_end_by(struct shipment *shipment, enum cmd_kind kind);
 /* One user less; NULL does nothing. */
 void reply_share_drop(struct reply_share *share);
 /* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. Its
@@ -209,6 +211,15 @@ bool shipments_step(struct pump *pump);
 void shipments_give_back(struct lane *lane);
 void shipments_end(struct pump *pump);     /* for pump_free(): gives back and frees all */
 void shipments_give_up(struct pump *pump); /* the same, but frees nothing that a sink has */
+
+/* ---- outcome.c ---- */
+
+/* The job was sent, or could not be, and this came of it: notes it, and ends the shipment. */
+void shipment_apply_outcome(struct shipment *shipment, const struct outcome *outcome);
+/* The job can never be sent: buries it, with the reason as its note. */
+void shipment_refuse(struct shipment *shipment, struct bytes reason);
+
+/* ---- for all of them ---- */
 
 static inline struct bytes lane_name(const struct lane *lane)
 {

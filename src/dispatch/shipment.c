@@ -3,24 +3,25 @@
  * Every command for it waits in pump::outbox for pump_step(), because most are caused within a
  * callback of the engine, where nothing may be submitted.
  *
- * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks. The
- * due time of the next attempt is always given, so the engine's own schedule never buries: that is
- * decided here (failures + 1 against the schedule), whatever jitter and Retry-After add.
+ * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks.
  */
 #include <stdio.h>
 #include <xxhash.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/key_order.h"
 #include "dispatch/pump_parts.h"
-#include "proto/settings/attempt_note.h"
 #include "proto/settings/job_properties.h"
 
-enum { END_NS = 800, COPY_BYTES_PER_NS = 4, AGAIN_US = 300000, MESSAGE_ID_MAX = 48 };
-enum { LOOK_NS = 10 };              /* work for one shipment that is gone through */
-enum { BORROW_BYTES = 256 * 1024 }; /* larger bodies stay in the reply, if it can be kept */
+enum {
+    END_NS = 800,          /* work for a command that ends a shipment, … */
+    LOOK_NS = 10,          /* … for one shipment that is gone through, … */
+    COPY_BYTES_PER_NS = 4, /* … and for what is copied of a job */
+    AGAIN_US = 300000,     /* after a command that failed */
+    MESSAGE_ID_MAX = 48,
+    BORROW_BYTES = 256 * 1024, /* larger bodies stay in the reply, if it can be kept */
+};
 
 static const struct delivery nothing;
 
@@ -85,7 +86,7 @@ static void to_outbox(struct shipment *shipment)
     pump_wake(pump);
 }
 
-static void end_by(struct shipment *shipment, enum cmd_kind kind)
+void shipment_end_by(struct shipment *shipment, enum cmd_kind kind)
 {
     shipment->end_kind = kind;
     shipment->end.brief = true;
@@ -105,7 +106,7 @@ void shipment_return(struct shipment *shipment, int64_t due_us)
     if (shipment->entry)
         key_order_left(shipment, due_us > 0 ? due_us : pump_now(pump));
     free_slot(shipment);
-    end_by(shipment, CMD_RELEASE);
+    shipment_end_by(shipment, CMD_RELEASE);
 }
 
 /* Renews the lease for a whole delivery from now on. */
@@ -171,159 +172,7 @@ static void submit_end(struct shipment *shipment)
     (void)pump_submit(pump, &cmd, &shipment->ticket); /* may have freed the shipment */
 }
 
-/* ---- outcomes ---- */
-
-static int64_t with_jitter(struct pump *pump, int64_t wait_us, uint32_t permille)
-{
-    int64_t part_us = wait_us / 1000 * (permille < 1000 ? permille : 1000);
-    if (part_us <= 0)
-        return wait_us;
-    return wait_us - part_us + (int64_t)(pump_random(pump) % ((uint64_t)part_us * 2 + 1));
-}
-
-static void bury(struct shipment *shipment)
-{
-    shipment->pump->counts.buried++;
-    end_by(shipment, CMD_BURY);
-}
-
-static void retry_or_bury(struct shipment *shipment, const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    if (shipment->last) {
-        bury(shipment);
-        return;
-    }
-    int64_t wait_us =
-        with_jitter(pump, shipment->wait_us, shipment->kept->settings.jitter_permille);
-    int64_t asked_us = outcome->retry_after_us;
-    if (asked_us > pump->options.retry_after_max_us)
-        asked_us = pump->options.retry_after_max_us;
-    if (wait_us < asked_us)
-        wait_us = asked_us;
-    shipment->end.has_delay = true;
-    shipment->end.due_us = time_add(pump_now(pump), wait_us);
-    end_by(shipment, CMD_RELEASE);
-}
-
-/* Logs changes of breakers: only of receivers, because there may be many keys; and only the first
- * opening, though failed probes open it again. */
-static void update_breaker(const struct shipment *shipment, const struct origin *origin,
-                           enum breaker_change change)
-{
-    bool probed = origin->breaker.open_us > BREAKER_FIRST_US;
-    if (origin != shipment->origin || change == BREAKER_SAME || probed)
-        return;
-    struct bytes topic = lane_name(shipment->lane), id = shipment->delivery.id;
-    if (change == BREAKER_OPENED)
-        log_event(
-            LOG_WARN, "breaker_opened",
-            "receiver=\"%.*s\" topic=\"%.*s\" hint=\"push.breaker_failures attempts failed in a "
-            "row; to see why, run: later attempts %.*s\"",
-            (int)origin->name_len, origin->name, (int)topic.len, topic.at, (int)id.len, id.at);
-    else
-        log_event(LOG_INFO, "breaker_closed", "receiver=\"%.*s\"", (int)origin->name_len,
-                  origin->name);
-}
-
-/* Notes the outcome for its receiver, or for its key. */
-static void update_origin(struct shipment *shipment, struct origin *origin,
-                          const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    int64_t now_us = pump_now(pump);
-    origin_ended(origin);
-    bool sent = outcome->kind != OUTCOME_UNSENT && !outcome->untried;
-    if (sent || outcome->unhealthy) { /* the latter, UNSENT: it held its slot for long */
-        enum breaker_change change =
-            origin_outcome(origin, outcome->unhealthy, now_us, pump->options.breaker_failures);
-        origin_took(origin, outcome->took_us);
-        pump->counts.opened += change == BREAKER_OPENED;
-        update_breaker(shipment, origin, change);
-        if (change == BREAKER_CLOSED && origin == shipment->origin && !shipment->own_url)
-            shipment->lane->window = 1;
-        bool busy = outcome->retry_after_us > 0 && (outcome->code == 429 || outcome->code == 503);
-        int64_t hold_us = outcome->retry_after_us;
-        if (hold_us > pump->options.retry_after_max_us)
-            hold_us = pump->options.retry_after_max_us;
-        if (busy && now_us + hold_us > origin->hold_us)
-            origin->hold_us = now_us + hold_us;
-    }
-    origin_wake(pump, origin);
-}
-
-/* Notes the outcome for the lane. Outcomes of jobs' own URLs neither pause the topic's target nor
- * keep the lane's window small. */
-static void update_lane(struct shipment *shipment, const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    struct lane *lane = shipment->lane;
-    int64_t now_us = pump_now(pump);
-    if (shipment->kept != lane->kept)
-        return;                            /* its settings have changed meanwhile */
-    if (outcome->kind == OUTCOME_UNSENT) { /* the sink says it is ready, but did not send */
-        lane->not_before_us = now_us + AGAIN_US;
-        return;
-    }
-    bool well = !outcome->unhealthy && !outcome->untried;
-    if ((well || shipment->own_url) && lane->window < pump->options.concurrency)
-        lane->window++;
-    if (shipment->own_url)
-        return;
-    if (outcome->kind == OUTCOME_DELIVERED) {
-        lane->failing_us = 0;
-        return;
-    }
-    if (!lane->failing_us)
-        lane->failing_us = now_us;
-    if (outcome->kind == OUTCOME_GONE)
-        lane_pause(lane, "gone");
-    else if (pump->options.disable_after_us &&
-             now_us - lane->failing_us >= pump->options.disable_after_us)
-        lane_pause(lane, "failing");
-}
-
-static void count_outcome(struct pump *pump, const struct outcome *outcome)
-{
-    struct pump_counts *counts = &pump->counts;
-    unsigned bucket = 0;
-    counts->outcomes[outcome->kind]++;
-    if (outcome->kind == OUTCOME_UNSENT || !outcome->address.len)
-        return; /* nothing was sent, so there is no duration */
-    while (bucket < PUMP_BUCKETS - 1 && outcome->took_us > pump_bound_us(bucket))
-        bucket++;
-    counts->took_us[bucket]++;
-    counts->took_us_sum += outcome->took_us > 0 ? (uint64_t)outcome->took_us : 0;
-}
-
-static void write_note(struct shipment *shipment, const struct outcome *outcome)
-{
-    shipment->end.note_code = outcome->code;
-    attempt_note_write(
-        &(struct attempt_note){.reason = outcome->reason,
-                               .address = outcome->address,
-                               .took_us = outcome->address.len ? outcome->took_us : -1,
-                               .response = outcome->response},
-        &shipment->note);
-}
-
-static void end_by_outcome(struct shipment *shipment, const struct outcome *outcome)
-{
-    switch (outcome->kind) {
-    case OUTCOME_DELIVERED: end_by(shipment, CMD_FINISH); break;
-    case OUTCOME_FAILED:
-        write_note(shipment, outcome);
-        retry_or_bury(shipment, outcome);
-        break;
-    case OUTCOME_REFUSED:
-    case OUTCOME_GONE:
-        write_note(shipment, outcome);
-        bury(shipment);
-        break;
-    case OUTCOME_UNSENT:
-    case OUTCOME_KINDS: shipment_return(shipment, 0); break;
-    }
-}
+/* ---- sent ---- */
 
 static void end_trial(struct shipment *shipment, const struct outcome *outcome)
 {
@@ -340,19 +189,13 @@ static void end_trial(struct shipment *shipment, const struct outcome *outcome)
 static void done(struct delivery *delivery, const struct outcome *outcome)
 {
     struct shipment *shipment = LIST_ENTRY(delivery, struct shipment, delivery);
-    struct pump *pump = shipment->pump;
     CHECK(shipment->state == SHIP_SENT);
     shipment->state = SHIP_ENDING;
     if (!shipment->lane) {
         end_trial(shipment, outcome);
         return;
     }
-    count_outcome(pump, outcome);
-    update_origin(shipment, shipment->origin, outcome);
-    if (shipment->of_key)
-        update_origin(shipment, shipment->of_key, outcome);
-    update_lane(shipment, outcome);
-    end_by_outcome(shipment, outcome);
+    shipment_apply_outcome(shipment, outcome);
     if (shipment->lane->state == LANE_RESERVING)
         lane_visit(shipment->lane);
 }
@@ -633,15 +476,6 @@ static struct shipment *copy(struct lane *lane, const struct job_view *view,
     return shipment;
 }
 
-/* The job can never be sent: buries it, with the reason as its note. */
-static void refuse(struct shipment *shipment, struct bytes reason)
-{
-    struct outcome outcome = {.kind = OUTCOME_REFUSED, .retry_after_us = -1, .reason = reason};
-    count_outcome(shipment->pump, &outcome);
-    write_note(shipment, &outcome);
-    bury(shipment);
-}
-
 /* There is no slot, or the receiver has no credit: gives the job back with a due time. */
 static void put_off(struct shipment *shipment)
 {
@@ -674,12 +508,14 @@ void shipment_arrive(struct lane *lane, const struct job_view *view, struct repl
     const struct target *target = shipment->delivery.target;
     shipment->origin = origin_of(lane, target, shipment->delivery.url);
     if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
-        refuse(shipment, BYTES("the job has a URL of its own, and push.job_targets is off"));
+        shipment_refuse(shipment,
+                        BYTES("the job has a URL of its own, and push.job_targets is off"));
         return;
     }
     if (err || !shipment->origin) {
-        refuse(shipment, err ? BYTES("the job's properties cannot be read")
-                             : BYTES("neither the job nor its topic has a URL to send to"));
+        shipment_refuse(shipment,
+                        err ? BYTES("the job's properties cannot be read")
+                            : BYTES("neither the job nor its topic has a URL to send to"));
         return;
     }
     shipment->of_key = origin_of_key(lane, shipment->delivery.key);
