@@ -402,7 +402,7 @@ static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_
     manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not earlier: a feature is never removed */
     memcpy(follower->name, name, FOLLOWER_NAME_MAX);
     begin_at_end(follower);
-    if (!manifest_write_now(store->manifest, false)) {
+    if (!manifest_write_now(store->manifest)) {
         log_mark_copies(store->log); /* the manifest has the feature bit for it */
         return OK;
     }

@@ -124,7 +124,7 @@ static void report_damaged(struct exporting *exporting, struct bytes id, const c
     struct buf line = {0};
     clear_progress(exporting);
     buf_add_str(&line, "job ");
-    text_add_safe(&line, id, false);
+    text_add_safe(&line, id);
     buf_addf(&line, " is left out: %s", why);
     cli_message(exporting->cli, "%.*s", (int)line.len, line.at);
     buf_fini(&line);

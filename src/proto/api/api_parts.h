@@ -73,9 +73,10 @@ const char *api_topic_flaw(struct bytes name);
 /* NULL if a client may choose this id, else why not, to be read after "the id". */
 const char *api_id_flaw(struct bytes id);
 
-/* Percent-decodes into the arena. False: bad escape or NUL. */
-bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
-                  struct bytes *out_text);
+/* Percent-decodes into the arena; in a query (or a form) a plus sign is a space. False: a bad
+   escape, or NUL. */
+bool api_unescape_path(struct bytes text, struct arena *scratch, struct bytes *out_text);
+bool api_unescape_query(struct bytes text, struct arena *scratch, struct bytes *out_text);
 
 /* How long a poll waits: a duration such as 30s, or milliseconds, up to api_limits::wait_us. */
 bool api_read_wait(const struct api_limits *limits, struct bytes text, int64_t *out_us);

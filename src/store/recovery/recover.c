@@ -495,7 +495,7 @@ static enum err replay_log(struct recovery *recovery)
         struct walker walker;
         const struct walker_of of = {segment->number, store->tag, segment->size_bytes,
                                      segment->key};
-        err = walker_open(&walker, store->disk, &of, next == NULL);
+        err = walker_open(&walker, store->disk, &of, next ? DISK_CACHED : DISK_FRESH);
         if (err)
             return err;
         if (!next) /* the last one stays open for writing */
@@ -586,7 +586,7 @@ static enum err begin_parts(struct recovery *recovery)
 static enum err write_manifest(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    enum err err = manifest_write_now(store->manifest, false);
+    enum err err = manifest_write_now(store->manifest);
     log_begin_marks(store->log, manifest_seq_mark(store->manifest));
     if (err)
         store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");

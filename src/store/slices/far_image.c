@@ -245,7 +245,7 @@ struct image_reader {
 static enum err reader_open(struct image_reader *reader)
 {
     struct disk *disk = reader->disk;
-    enum err err = disk->verbs->open(disk, FAR_IMAGE_NAME, false, &reader->file);
+    enum err err = disk->verbs->open(disk, FAR_IMAGE_NAME, DISK_CACHED, &reader->file);
     if (err)
         return err;
     reader->head = mem_aligned(BLOCK, BLOCK);

@@ -32,7 +32,7 @@ static enum err open_slice(struct disk *disk, uint32_t number, struct disk_file 
 {
     char name[DISK_NAME_MAX];
     slice_name(number, name);
-    enum err err = disk->verbs->open(disk, name, false, out_file);
+    enum err err = disk->verbs->open(disk, name, DISK_CACHED, out_file);
     if (!err)
         disk->verbs->exact(disk, *out_file);
     return err;
