@@ -252,16 +252,21 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts)
+enum err store_opening_worked(struct store *store, uint64_t bytes)
 {
-    struct store_opening *opening = &store->opening;
-    if (counts && bytes <= opening->all_bytes - opening->done_bytes)
-        opening->done_bytes += bytes;
     store->unreported_bytes += bytes;
     if (store->unreported_bytes < PROGRESS_BYTES)
         return OK;
     store->unreported_bytes = 0;
-    return store->callbacks->progress(store->callbacks, opening);
+    return store->callbacks->progress(store->callbacks, &store->opening);
+}
+
+enum err store_opening_read(struct store *store, uint64_t bytes)
+{
+    struct store_opening *opening = &store->opening;
+    if (bytes <= opening->all_bytes - opening->done_bytes)
+        opening->done_bytes += bytes;
+    return store_opening_worked(store, bytes);
 }
 
 /* ---- damage ---- */
@@ -422,7 +427,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         uint64_t bytes = walker->bytes;
         walker_next(walker);
         recovery->batch_next = walker->expected;
-        err = store_opening_progress(recovery->store, bytes, true);
+        err = store_opening_read(recovery->store, bytes);
         if (err)
             return err;
     }

@@ -41,7 +41,7 @@ static enum err check_blank(struct recovery *recovery, struct walker *walker, bo
     *out_blank = true;
     walker_move_to(walker, 0, 0);
     for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
+        enum err err = store_opening_worked(recovery->store, walker->bytes);
         if (err)
             return err;
         *out_blank = *out_blank && kind == PLACE_BLANK;

@@ -18,7 +18,7 @@ enum err recover_survey_tail(struct recovery *recovery, const struct segment *se
     recovery->dirty_first = recovery->dirty_end = segment->end;
     walker_move_to(walker, segment->end, recovery->batch_next);
     for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, true);
+        enum err err = store_opening_read(recovery->store, walker->bytes);
         if (err)
             return err;
         if (kind == PLACE_BLANK)
@@ -42,7 +42,7 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
     CHECK(from->number <= recovery->proven + 1);
     walker_move_to(walker, from->offset, from->number);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
+        enum err err = store_opening_worked(recovery->store, walker->bytes);
         if (err)
             return err;
         const struct region *region =

@@ -331,7 +331,7 @@ static enum err read_parts(struct image_reader *reader)
     for (uint32_t part = 0; part < FAR_PARTS; part++) {
         const char *at = reader->head + AT_TABLE + (size_t)part * PART_BYTES;
         bool good = read_next(reader, get_u64(at), get_u64(at + 8));
-        enum err err = good ? store_opening_progress(reader->store, get_u64(at), false) : OK;
+        enum err err = good ? store_opening_worked(reader->store, get_u64(at)) : OK;
         if (!good || err) {
             callbacks->far_image_drop(callbacks);
             return err ? err : ERR_NOT_FOUND;
