@@ -2,7 +2,7 @@
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
  * records live. slice_load.c: loads jobs into memory before their due time. slice_changed.c: moves
  * changed jobs out of slices. slice_due.c: counts due jobs. slice_recover.c: opening.
- * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
+ * far_page.c, far_walk.c and far_blocks.c: search slices. Only these and block_read.c include it.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
