@@ -259,8 +259,9 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
                enum submitted *out_submitted);
 /* OK: the far job of this record may stay in memory, and be written to the log again. */
 enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
-/* The far job has arrived and will change: writes its record to the log again. */
-void far_write_again(struct embedded *embedded, const struct event *event);
+/* The far job has arrived and will change: writes its record to the log again. `memory`: that of
+   the event, which is taken over if the body is large, as with event::memory; or NULL. */
+void far_write_again(struct embedded *embedded, const struct event *event, struct buf *memory);
 /* Executes the commands whose records have been read, as far as the budget goes. */
 void far_turn(struct embedded *embedded);
 /* The client has gone: a command that was not executed yet never will be, since others may have
