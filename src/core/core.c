@@ -213,6 +213,11 @@ static bool has_spare(const struct core *core)
            pool_has_spare(&core->topics.pool) || pool_has_spare(&core->retries.pool);
 }
 
+void core_hold_leases(struct core *core, bool held)
+{
+    core->holds_leases = held;
+}
+
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
 {
     CHECK(!core->replaying);
@@ -225,7 +230,8 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
     uint32_t for_leases = steps / 2 + 1, for_delays = steps;
     bool more = !list_empty(&core->gone) && core_leave_topics(core);
     more |= end_pauses(core, steps);
-    more |= end_leases(core, &for_leases);
+    if (!core->holds_leases)
+        more |= end_leases(core, &for_leases);
     more |= promote_due(core, &for_delays);
     budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS +
                                    (int64_t)(steps - for_delays) * DELAY_STEP_NS);

@@ -165,6 +165,7 @@ struct core {
     struct list gone; // waiter::one.of_topic
     struct pool scan_pool;
     bool held;                 /* core_match() can hand out nothing until far jobs have been read */
+    bool holds_leases;         /* core_hold_leases() */
     uint32_t generation;       /* of the last parked command */
     uint64_t mark;             /* see topic::mark */
     struct topic **candidates; /* scratch of reserve … */
