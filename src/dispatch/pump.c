@@ -27,6 +27,7 @@ struct pump *pump_new(const struct pump_options *options)
     list_init(&pump->pausing);
     list_init(&pump->outbox);
     list_init(&pump->calls);
+    list_init(&pump->ended_orders);
     list_init(&pump->ready);
     list_init(&pump->shipments);
     const char *why;
@@ -47,6 +48,7 @@ void pump_free(struct pump *pump)
         if (lane->name)
             lane_free(lane);
     }
+    key_orders_free(pump);
     registry_listen(pump->options.registry, NULL);
     map_fini(&pump->by_topic);
     pool_fini(&pump->lanes);
@@ -194,7 +196,8 @@ static bool ring_step(struct pump *pump)
 static bool has_nothing(const struct pump *pump)
 {
     return pump->lanes.count == 0 && list_empty(&pump->shipments) &&
-           !pool_has_spare(&pump->lanes) && !pool_has_spare(&pump->origins.pool);
+           list_empty(&pump->ended_orders) && !pool_has_spare(&pump->lanes) &&
+           !pool_has_spare(&pump->origins.pool);
 }
 
 bool pump_step(struct pump *pump)
@@ -245,18 +248,19 @@ int64_t pump_bound_us(unsigned bucket)
 
 void pump_valid(const struct pump *pump)
 {
-    uint32_t slots = 0, ring = 0;
+    uint32_t slots = 0, ring = 0, ready = 0;
     uint64_t bytes = 0;
     for (struct list *node = pump->shipments.next; node != &pump->shipments; node = node->next) {
         const struct shipment *shipment = LIST_ENTRY(node, struct shipment, all);
         slots += shipment->slot;
+        ready += shipment->ready;
         bytes += shipment->bytes;
         CHECK(shipment->state != SHIP_SENT || shipment->slot);
     }
     for (struct list *node = pump->ring.next; node != &pump->ring; node = node->next)
         ring++;
     CHECK(slots == pump->counts.in_flight && slots <= pump->options.concurrency);
-    CHECK(bytes == pump->counts.bytes);
+    CHECK(bytes == pump->counts.bytes && ready == pump->ready_count);
     CHECK(ring == pump->ring_count);
     pool_valid(&pump->lanes);
 }

@@ -2,12 +2,7 @@
  * A job that the pump holds: copied when its reserve is answered, sent, and ended by the outcome.
  * Every command for it waits in pump::outbox for pump_step(), because most are caused within a
  * callback of the engine, where nothing may be submitted.
- *
- * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks.
  */
-#include <stdio.h>
-#include <xxhash.h>
-
 #include "base/check.h"
 #include "base/mem.h"
 #include "dispatch/key_order.h"
@@ -19,8 +14,6 @@ enum {
     LOOK_NS = 10,          /* … for one shipment that is gone through, … */
     COPY_BYTES_PER_NS = 4, /* … and for what is copied of a job */
     AGAIN_US = 300000,     /* after a command that failed */
-    MESSAGE_ID_MAX = 48,
-    BORROW_BYTES = 256 * 1024, /* larger bodies stay in the reply, if it can be kept */
 };
 
 static const struct delivery nothing;
@@ -40,6 +33,26 @@ static void free_slot(struct shipment *shipment)
     }
 }
 
+/* Takes it out of pump::ready, if it is there, or of the outbox. */
+static void unlist(struct shipment *shipment)
+{
+    list_remove(&shipment->place);
+    if (!shipment->ready)
+        return;
+    shipment->ready = false;
+    shipment->lane->ready--;
+    shipment->pump->ready_count--;
+}
+
+void shipment_make_ready(struct shipment *shipment)
+{
+    unlist(shipment);
+    shipment->ready = true;
+    shipment->lane->ready++;
+    shipment->pump->ready_count++;
+    list_add_tail(&shipment->pump->ready, &shipment->place);
+}
+
 void reply_share_drop(struct reply_share *share)
 {
     if (!share || --share->users)
@@ -57,7 +70,7 @@ static void free_shipment(struct shipment *shipment)
     loop_cancel(pump->options.loop, &shipment->timer);
     list_remove(&shipment->all);
     list_remove(&shipment->of_lane);
-    list_remove(&shipment->place);
+    unlist(shipment);
     pump->counts.bytes -= shipment->bytes;
     buf_fini(&shipment->note);
     settings_drop(shipment->kept);
@@ -81,7 +94,7 @@ static void to_outbox(struct shipment *shipment)
     struct pump *pump = shipment->pump;
     shipment->state = SHIP_ENDING;
     loop_cancel(pump->options.loop, &shipment->timer);
-    list_remove(&shipment->place);
+    unlist(shipment);
     list_add_tail(&pump->outbox, &shipment->place);
     pump_wake(pump);
 }
@@ -267,7 +280,7 @@ static void send_now(struct shipment *shipment)
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
     loop_cancel(pump->options.loop, &shipment->timer);
-    list_remove(&shipment->place);
+    unlist(shipment);
     shipment->slot = true;
     pump->counts.in_flight++;
     lane->in_flight++;
@@ -327,69 +340,6 @@ static bool try_to_send(struct shipment *shipment)
 
 /* ---- arriving ---- */
 
-/* The id is the same in each attempt and on each daemon, because the job's fields in it never
- * change. */
-static size_t make_message_id(const struct job_view *view, char *room)
-{
-    uint64_t hash =
-        XXH3_64bits_withSeed(view->topic.at, view->topic.len, (uint64_t)view->created_us);
-    return (size_t)snprintf(room, MESSAGE_ID_MAX, "msg_%llx_%016llx",
-                            (unsigned long long)view->ref.seq, (unsigned long long)hash);
-}
-
-/* Without the body. */
-static size_t room_of(const struct job_view *view, const struct job_properties *properties,
-                      size_t texts)
-{
-    size_t size = texts + view->content_type.len + view->topic.len;
-    size += properties->url.len + properties->key.len + properties->amqp.len;
-    size += properties->biz_key.len + properties->subtopic.len + properties->tags.len +
-            properties->extend_data.len;
-    size += properties->header_count * sizeof(struct target_header);
-    for (unsigned i = 0; i < properties->header_count; i++)
-        size += properties->headers[i].name.len + properties->headers[i].value.len;
-    return size;
-}
-
-static void pack_headers(struct packer *packer, const struct job_properties *properties,
-                         struct delivery *delivery)
-{
-    struct target_header *headers = (void *)packer->at; /* the room is aligned at its beginning */
-    packer->at += properties->header_count * sizeof(*headers);
-    for (unsigned i = 0; i < properties->header_count; i++) {
-        headers[i].name = pack(packer, properties->headers[i].name);
-        headers[i].value = pack(packer, properties->headers[i].value);
-    }
-    delivery->headers = headers;
-    delivery->header_count = properties->header_count;
-}
-
-static void pack_labels(struct packer *packer, const struct job_properties *properties,
-                        struct delivery *delivery)
-{
-    delivery->labels[DELIVERY_BIZ_KEY] = pack(packer, properties->biz_key);
-    delivery->labels[DELIVERY_SUBTOPIC] = pack(packer, properties->subtopic);
-    delivery->labels[DELIVERY_TAGS] = pack(packer, properties->tags);
-    delivery->labels[DELIVERY_EXTEND_DATA] = pack(packer, properties->extend_data);
-}
-
-/* Sets when the next attempt is made, and whether there is one, if this one fails. */
-static void plan_retry(struct shipment *shipment, const struct job_view *view)
-{
-    const struct topic_settings *settings = &shipment->kept->settings;
-    const int64_t *waits_us = view->retry_us;
-    uint32_t count = view->retry_count, failures = view->failures;
-    struct schedule schedule;
-    if (!count) { /* an empty one was given, or it was pushed before its topic had a target */
-        schedule = topic_settings_schedule(settings, &shipment->pump->standard);
-        waits_us = schedule.waits_us;
-        count = schedule.count;
-    }
-    shipment->last =
-        failures >= count || (settings->attempts_max && failures + 1 >= settings->attempts_max);
-    shipment->wait_us = shipment->last ? 0 : waits_us[failures];
-}
-
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
 {
     size_t bytes = sizeof(struct shipment) + room_bytes;
@@ -405,89 +355,29 @@ struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
     return shipment;
 }
 
-static struct shipment *shipment_of(struct lane *lane, const struct job_view *view, size_t room)
+/* The due time for a job whose key, or receiver, has no credit now; 0: for a free slot, or for the
+   receiver that the lane itself waits for. */
+static int64_t slot_of(const struct shipment *shipment)
 {
-    struct shipment *shipment = shipment_new(lane->pump, room);
-    shipment->lane = lane;
-    list_add_tail(&lane->all, &shipment->of_lane);
-    lane->shipments++;
-    shipment->end.ref.seq = view->ref.seq;
-    shipment->end.lease = view->lease;
-    shipment->lease_us = view->until_us;
-    shipment->kept = lane->kept;
-    if (lane->kept)
-        settings_hold(lane->kept);
-    return shipment;
-}
-
-/* The body stays in the memory of the reply: copying many MiB would take too long. */
-static void borrow_body(struct shipment *shipment, struct bytes body, struct reply_hold *hold,
-                        struct reply_share **io_share)
-{
-    if (!*io_share) {
-        *io_share = mem_alloc(sizeof(**io_share));
-        **io_share = (struct reply_share){.hold = hold, .users = 1};
-        hold->taken = true;
-    }
-    shipment->share = *io_share;
-    shipment->share->users++;
-    shipment->delivery.body = body;
-    shipment->bytes += body.len;
-    shipment->pump->counts.bytes += body.len;
-}
-
-static struct shipment *copy(struct lane *lane, const struct job_view *view,
-                             const struct job_properties *properties, struct reply_hold *hold,
-                             struct reply_share **io_share)
-{
-    char id_room[JOB_TEXT_ID_MAX], message_room[MESSAGE_ID_MAX];
-    struct pump *pump = lane->pump;
-    struct bytes id = job_ref_text(&view->ref, id_room);
-    struct bytes message_id = bytes_of(message_room, make_message_id(view, message_room));
-    bool borrows = hold && view->body.len > BORROW_BYTES;
-    size_t room = room_of(view, properties, id.len + message_id.len);
-    struct shipment *shipment = shipment_of(lane, view, room + (borrows ? 0 : view->body.len));
-    const struct target *target = &shipment->kept->settings.target;
-    struct delivery *delivery = &shipment->delivery;
-    struct packer packer = {.at = shipment->room};
-    bool http = target->type == TARGET_HTTP;
-    pack_headers(&packer, properties, delivery);
-    delivery->target = target;
-    shipment->own_url = http && properties->url.len > 0;
-    delivery->url = properties->url.len ? pack(&packer, properties->url)
-                    : http              ? target->http.url
-                                        : (struct bytes){0};
-    delivery->key = pack(&packer, properties->key);
-    delivery->amqp = pack(&packer, properties->amqp);
-    pack_labels(&packer, properties, delivery);
-    delivery->topic = pack(&packer, view->topic);
-    delivery->id = pack(&packer, id);
-    delivery->message_id = pack(&packer, message_id);
-    delivery->content_type = pack(&packer, view->content_type);
-    if (borrows)
-        borrow_body(shipment, view->body, hold, io_share);
-    else
-        delivery->body = pack(&packer, view->body);
-    delivery->body_kind = view->body_kind;
-    delivery->attempt = (uint32_t)view->failures + 1;
-    delivery->due_us = view->due_us;
-    delivery->timeout_us = pump_timeout_us(pump, target);
-    plan_retry(shipment, view);
-    return shipment;
-}
-
-/* There is no slot, or the receiver has no credit: gives the job back with a due time. */
-static void put_off(struct shipment *shipment)
-{
-    struct lane *lane = shipment->lane;
     struct origin *origin = shipment->origin, *of_key = shipment->of_key;
-    int64_t now_us = pump_now(lane->pump), due_us = 0;
-    bool slots = pump_slots(shipment->pump) > 0;
-    if (slots && of_key && !origin_credit(of_key, now_us))
-        due_us = origin_slot(of_key, now_us);
-    else if (slots && origin != lane->origin) /* the lane itself does not wait for this receiver */
-        due_us = origin_slot(origin, now_us);
-    shipment_return(shipment, due_us);
+    int64_t now_us = pump_now(shipment->pump);
+    if (!pump_slots(shipment->pump))
+        return 0;
+    if (of_key && !origin_credit(of_key, now_us))
+        return origin_slot(of_key, now_us);
+    return origin != shipment->lane->origin ? origin_slot(origin, now_us) : 0;
+}
+
+/* The first job of its key cannot be sent now. It waits in memory; or, as thousands of keys may
+   have such a job, until its time in the queue, where it keeps its place before those of its key.
+ */
+static void wait_for_turn(struct shipment *shipment)
+{
+    int64_t due_us = shipment->lane->ready < READY_MAX ? 0 : slot_of(shipment);
+    if (due_us > 0)
+        shipment_return(shipment, due_us);
+    else
+        shipment_make_ready(shipment);
 }
 
 void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
@@ -504,7 +394,7 @@ void shipment_arrive(struct lane *lane, const struct job_view *view, struct repl
     enum err err = job_properties_read(view->properties, &pump->scratch, &properties, NULL);
     if (err)
         memset(&properties, 0, sizeof(properties));
-    struct shipment *shipment = copy(lane, view, &properties, hold, io_share);
+    struct shipment *shipment = shipment_copy(lane, view, &properties, hold, io_share);
     const struct target *target = shipment->delivery.target;
     shipment->origin = origin_of(lane, target, shipment->delivery.url);
     if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
@@ -521,17 +411,34 @@ void shipment_arrive(struct lane *lane, const struct job_view *view, struct repl
     shipment->of_key = origin_of_key(lane, shipment->delivery.key);
     if (lane_is_ordered(lane) && shipment->delivery.key.len) {
         arm_lease(shipment);
-        if (!key_order_arrive(lane->keys, shipment))
-            return;
-        if (!try_to_send(shipment))
-            list_add_tail(&pump->ready, &shipment->place);
+        if (key_order_arrive(lane->keys, shipment) && !try_to_send(shipment))
+            wait_for_turn(shipment);
         return;
     }
-    if (!try_to_send(shipment))
-        put_off(shipment);
+    if (!try_to_send(shipment)) /* gives it back */
+        shipment_return(shipment, slot_of(shipment));
 }
 
 /* ---- the turn, and the end ---- */
+
+/* Looks at all that are ready, once, as far as the budget goes. True: the rest follows. */
+static bool send_ready(struct pump *pump)
+{
+    if (!pump->ready_left)
+        pump->ready_left = pump->ready_count;
+    for (unsigned steps = 0; pump->ready_left && pump->ready_count && pump_slots(pump); steps++) {
+        if (steps > 0 && budget_spent(pump->options.budget))
+            return true;
+        struct list *place = pump->ready.next;
+        list_remove(place);
+        list_add_tail(&pump->ready, place); /* it leaves if it is sent */
+        pump->ready_left--;
+        budget_spend(pump->options.budget, END_NS);
+        (void)try_to_send(LIST_ENTRY(place, struct shipment, place));
+    }
+    pump->ready_left = 0;
+    return false;
+}
 
 bool shipments_step(struct pump *pump)
 {
@@ -542,19 +449,7 @@ bool shipments_step(struct pump *pump)
         list_remove(place);
         submit_end(LIST_ENTRY(place, struct shipment, place));
     }
-    /* Read only now: a command above may have been answered at once, and made another one ready. */
-    struct list *last = pump->ready.prev;
-    while (!list_empty(&pump->ready) && pump_slots(pump)) {
-        struct list *place = pump->ready.next;
-        list_remove(place);
-        struct shipment *shipment = LIST_ENTRY(place, struct shipment, place);
-        budget_spend(pump->options.budget, END_NS);
-        if (!try_to_send(shipment))
-            list_add_tail(&pump->ready, place);
-        if (place == last)
-            break;
-    }
-    return !list_empty(&pump->outbox);
+    return send_ready(pump) || !list_empty(&pump->outbox);
 }
 
 void shipments_give_back(struct lane *lane)

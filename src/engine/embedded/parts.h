@@ -225,8 +225,9 @@ struct body_place bodies_place(const struct job_view *job);
 enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 /* A reply that waits for bodies is cancelled: its jobs go back (P6). */
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
-/* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
-void bodies_renew_leases(struct embedded *embedded);
+/* The beginning of a turn: leases of jobs that wait for their bodies do not run out. False: some
+   that end now are left to the next turn, so none may end in this one. */
+bool bodies_renew_leases(struct embedded *embedded);
 int64_t bodies_renew_next_us(const struct embedded *embedded); /* when it has something to do */
 /* Sends replies whose bodies have been read, and gives back jobs that are not handed out, as far as
    the budget goes; the rest in the next turn, without a sleep. */
@@ -259,8 +260,9 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
                enum submitted *out_submitted);
 /* OK: the far job of this record may stay in memory, and be written to the log again. */
 enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
-/* The far job has arrived and will change: writes its record to the log again. */
-void far_write_again(struct embedded *embedded, const struct event *event);
+/* The far job has arrived and will change: writes its record to the log again. `memory`: that of
+   the event, which is taken over if the body is large, as with event::memory; or NULL. */
+void far_write_again(struct embedded *embedded, const struct event *event, struct buf *memory);
 /* Executes the commands whose records have been read, as far as the budget goes. */
 void far_turn(struct embedded *embedded);
 /* The client has gone: a command that was not executed yet never will be, since others may have

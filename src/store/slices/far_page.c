@@ -12,10 +12,11 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    TURN_LOOKS = 256,  /* slices that all pages examine in a turn: 1 µs each */
-    TURN_DROPS = 4096, /* ended jobs that all pages skip in a turn: 0.2 µs each */
-    PART_LEAST = 2048, /* bytes of a block that are read at least … */
-    PART_MORE = 512,   /* … and beyond those that are kept, because a record is cut off */
+    BODIES_BYTES_MAX = 1024 * 1024, /* of a page with bodies, which are copied in one turn */
+    TURN_LOOKS = 256,               /* slices that all pages examine in a turn: 1 µs each */
+    TURN_DROPS = 4096,              /* ended jobs that all pages skip in a turn: 0.2 µs each */
+    PART_LEAST = 2048,              /* bytes of a block that are read at least … */
+    PART_MORE = 512, /* … and beyond those that are kept, because a record is cut off */
 };
 
 struct far_pages {
@@ -71,10 +72,11 @@ static char *put(char *room, struct bytes *bytes, bool copies)
 static struct event *keep(const struct record *record, bool with_bodies, size_t *out_bytes)
 {
     const struct event *event = &record->event;
+    bool left_out = with_bodies && event->body.len > FAR_PAGE_BODY_MAX;
+    bool copies = with_bodies && !left_out;
     size_t retry = event->retry_count * sizeof(event->retry_us[0]);
     size_t bytes = sizeof(*event) + retry + event->id.len + event->topic.len +
-                   event->content_type.len + event->properties.len +
-                   (with_bodies ? event->body.len : 0);
+                   event->content_type.len + event->properties.len + (copies ? event->body.len : 0);
     struct event *kept = mem_alloc(bytes);
     *kept = *event;
     struct bytes waits = bytes_of(event->retry_us, retry);
@@ -84,15 +86,17 @@ static struct event *keep(const struct record *record, bool with_bodies, size_t 
     room = put(room, &kept->topic, true);
     room = put(room, &kept->content_type, true);
     room = put(room, &kept->properties, true);
-    (void)put(room, &kept->body, with_bodies);
+    (void)put(room, &kept->body, copies);
+    if (left_out)
+        kept->body.at = NULL;
     *out_bytes = bytes;
     return kept;
 }
 
 static bool is_full(const struct far_page_read *read)
 {
-    return read->count == read->page->max ||
-           (read->count > 0 && read->found_bytes >= FAR_PAGE_BYTES_MAX);
+    size_t most = read->page->with_bodies ? BODIES_BYTES_MAX : FAR_PAGE_BYTES_MAX;
+    return read->count == read->page->max || (read->count > 0 && read->found_bytes >= most);
 }
 
 static void add_found(struct far_page_read *read, const struct merge_job *job)
