@@ -10,7 +10,7 @@ FUZZ_FLAGS   := -std=c17 -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -We
                 -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 # What fuzzers reach, and no more: all of the program takes twice the time to build. One that reaches further
 # does not link, and its objects are named here.
-FUZZ_REDIS   := $(patsubst %,$(BUILD)/src/engine/redis/%.o,fanout fanout_jobs fanout_topics notice_codec script script_encode script_read script_text \
+FUZZ_REDIS   := $(patsubst %,$(BUILD)/src/engine/redis/%.o,fanout fanout_jobs fanout_topics notice_codec script script_encode script_read script_route script_text \
                 server_info sha1) $(filter $(BUILD)/src/client/redis/%,$(REDIS_C))
 FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) \
                 $(patsubst %,$(BUILD)/src/sink/%.o,address_rule broker_url fill headers reference) \

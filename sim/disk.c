@@ -279,7 +279,7 @@ static enum err err_of_errno(int number)
                                                   : ERR_IO;
 }
 
-static enum err disk_open(struct disk *port, const char *name, bool fresh,
+static enum err disk_open(struct disk *port, const char *name, enum disk_cache cache,
                           struct disk_file **out_file)
 {
     struct sim_disk *disk = of_port(port);
@@ -289,7 +289,7 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
     struct node *node = sim_disk_find(disk, name);
     if (!node)
         return ERR_NOT_FOUND;
-    *out_file = file_new(disk, node, fresh);
+    *out_file = file_new(disk, node, cache == DISK_FRESH);
     return OK;
 }
 
@@ -313,7 +313,8 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
 static enum err read_op(struct sim_disk *disk, struct disk_op *op)
 {
     bool opens = !op->file;
-    enum err err = opens ? disk_open(&disk->port, op->name, op->fresh, &op->file) : OK;
+    enum disk_cache cache = op->fresh ? DISK_FRESH : DISK_CACHED;
+    enum err err = opens ? disk_open(&disk->port, op->name, cache, &op->file) : OK;
     if (!err && opens)
         op->file->exact = op->exact;
     disk->fetched_bytes += err ? 0 : op->ahead;

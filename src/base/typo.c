@@ -33,14 +33,10 @@ unsigned typo_distance(const char *a, const char *b)
     return rows[a_len % 3][b_len];
 }
 
+/* One letter may be wrong, from eight letters on two. */
 static bool is_near(const char *word, unsigned distance)
 {
     return distance <= (strlen(word) < 8 ? 1 : 2);
-}
-
-bool typo_is(const char *word, const char *meant)
-{
-    return is_near(word, typo_distance(word, meant));
 }
 
 void typo_begin(struct typo *typo, const char *word, size_t len)

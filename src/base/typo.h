@@ -14,13 +14,12 @@ enum { TYPO_WORD_MAX = 32 };
  * one letter from if_exists. TYPO_WORD_MAX for longer words.
  */
 unsigned typo_distance(const char *a, const char *b);
-/* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */
-bool typo_is(const char *word, const char *meant);
 
 /*
  * The nearest of many known words, of equally near ones the first: after typo_begin(), call
- * typo_add() for each; `meant` is then the one that the word is probably a typing mistake for, or
- * NULL. The word is copied, known ones are borrowed.
+ * typo_add() for each; `meant` is then the one that the word is probably a typing mistake for (one
+ * letter is wrong, or up to two of a word of eight letters or more), or NULL. The word is copied,
+ * known ones are borrowed.
  */
 struct typo {
     char word[TYPO_WORD_MAX];

@@ -62,7 +62,7 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
     enum { SHOWN_MAX = 60 }; /* columns of a value */
     int option = option_of(cli, field);
     if (option < 0) {
-        text_add_safe(line, bytes_str(field), false);
+        text_add_safe(line, bytes_str(field));
         buf_add_str(line, *field ? ": " : "");
         return;
     }
@@ -72,7 +72,7 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
         return;
     }
     struct buf safe = {0};
-    text_add_safe(&safe, bytes_str(cli->given[option]), false);
+    text_add_safe(&safe, bytes_str(cli->given[option]));
     buf_addf(line, "--%s '", name);
     text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
     buf_add_str(line, "': ");
@@ -86,7 +86,7 @@ static void add_state(const struct cli *cli, const char *detail, struct buf *lin
     static const char before[] = "the job is ";
     const char *colon = strchr(detail, ':');
     if (colon && strncmp(detail, before, strlen(before)) == 0) {
-        text_add_safe(line, bytes_of(detail, (size_t)(colon - detail)), false);
+        text_add_safe(line, bytes_of(detail, (size_t)(colon - detail)));
         buf_add_str(line, ": ");
     }
     buf_add_str(line, cli->state_hint);
@@ -113,7 +113,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
         if (cli->state_hint && strcmp(code, "wrong_state") == 0)
             add_state(cli, detail, &line);
         else
-            text_add_safe(&line, bytes_str(*detail ? detail : text_of(problem, "title")), false);
+            text_add_safe(&line, bytes_str(*detail ? detail : text_of(problem, "title")));
         if (line.len == 0)
             buf_addf(&line, "the server answered %d", status);
         limits_add_named(cli, detail, &limit);
@@ -148,7 +148,7 @@ static void add_first_line(const struct client_answer *answer, struct buf *out)
         len--;
     if (len > 0)
         buf_add_str(out, ": ");
-    text_add_safe(out, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX), false);
+    text_add_safe(out, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX));
 }
 
 /* A refusal that is no problem document of /v1: the answer comes from another server, or from a
@@ -165,7 +165,7 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
         location.len -= request->target.len;
     add_first_line(answer, &line);
     if (redirected)
-        text_add_safe(&line, location, false);
+        text_add_safe(&line, location);
     const char *text = line.at ? line.at : "";
     int len = (int)line.len;
     if (answer->status == 400 && bytes_starts(answer->body, BYTES("This is laterd's port for ")))

@@ -127,7 +127,7 @@ static void print_message(const struct cli *cli, const char *format, va_list arg
                   cli->command ? cli->command->name : "");
     if (cli->subject && *cli->subject) {
         struct buf name = {0};
-        text_add_safe(&name, bytes_str(cli->subject), false);
+        text_add_safe(&name, bytes_str(cli->subject));
         (void)fprintf(stderr, "%.*s: ", (int)name.len, name.at ? name.at : "");
         buf_fini(&name);
     }

@@ -21,7 +21,7 @@ enum cli_exit {
     EXIT_NOTHING = 1,     /* no such job or topic; no job came */
     EXIT_USAGE = 2,       /* the command line is wrong, or a value in it: whoever finds that */
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
-    EXIT_REFUSED = 4,     /* the server refused it: a limit, a rule of its, a full disk */
+    EXIT_REFUSED = 4,     /* the server refused it: a limit, a rule of its own, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
     EXIT_WRONG = 6,       /* something is damaged, refused, or not whole: see `later --help` */
 };

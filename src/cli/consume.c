@@ -263,7 +263,7 @@ static void report_released(const struct consumer *consumer, const struct held *
         show_time(job, "due_ms", &line);
     } else if (strcmp(state, "buried") == 0) {
         buf_add_str(&line, "; it has failed too often and is buried: later kick ");
-        text_add_safe(&line, bytes_str(held->id), false);
+        text_add_safe(&line, bytes_str(held->id));
     } else {
         buf_add_str(&line, "; it is released");
     }

@@ -24,10 +24,10 @@ void show_value(const json_t *object, const char *key, struct buf *out)
 {
     const json_t *value = json_object_get(object, key);
     if (json_is_string(value)) {
-        text_add_safe(out, bytes_of(json_string_value(value), json_string_length(value)), false);
+        text_add_safe(out, bytes_of(json_string_value(value), json_string_length(value)));
     } else if (value && !json_is_null(value)) {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        text_add_safe(out, bytes_str(text ? text : "?"), false);
+        text_add_safe(out, bytes_str(text ? text : "?"));
         free(text); /* jansson's */
     }
 }
@@ -218,7 +218,7 @@ void show_response(const json_t *attempt, struct buf *out)
         text = data; /* in another encoding than UTF-8: its ASCII still says much */
     while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
         text.len--;
-    text_add_safe(out, text, false);
+    text_add_safe(out, text);
     arena_fini(&scratch);
 }
 
@@ -255,7 +255,7 @@ static void show_retries(const json_t *job, struct buf *out)
         int64_t us = 0;
         buf_add_str(out, i ? "," : "retry     ");
         if (json_is_string(wait)) /* of microseconds: "1500us" */
-            text_add_safe(out, bytes_str(json_string_value(wait)), false);
+            text_add_safe(out, bytes_str(json_string_value(wait)));
         else if (!__builtin_mul_overflow(json_integer_value(wait), 1000, &us) && us >= 0)
             buf_add_str(out, duration_exact(us, room));
     }
@@ -315,7 +315,7 @@ void show_job(const json_t *job, struct buf *out)
     show_body(job, &body);
     if (body.len > 0) {
         buf_add_char(out, '\n');
-        text_add_safe(out, buf_bytes(&body), true);
+        text_add_safe_lines(out, buf_bytes(&body));
         if (body.at[body.len - 1] != '\n')
             buf_add_char(out, '\n');
     }

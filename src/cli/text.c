@@ -109,7 +109,7 @@ enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *ou
     return OK;
 }
 
-void text_add_safe(struct buf *out, struct bytes text, bool lines)
+static void add_safe(struct buf *out, struct bytes text, bool lines)
 {
     bool utf8 = bytes_is_utf8(text);
     for (size_t i = 0; i < text.len; i++) {
@@ -125,6 +125,16 @@ void text_add_safe(struct buf *out, struct bytes text, bool lines)
             passes = true;
         buf_add_char(out, passes ? (char)c : '?');
     }
+}
+
+void text_add_safe(struct buf *out, struct bytes text)
+{
+    add_safe(out, text, false);
+}
+
+void text_add_safe_lines(struct buf *out, struct bytes text)
+{
+    add_safe(out, text, true);
 }
 
 /* One character of UTF-8; a byte that begins none stands for itself. */
@@ -242,7 +252,7 @@ void table_cell(struct table *table, struct bytes text)
 {
     size_t most = table->most[table->ends.len / sizeof(size_t) % table->columns];
     struct buf safe = {0};
-    text_add_safe(&safe, text, false);
+    text_add_safe(&safe, text);
     if (safe.len > 0 && most > 0)
         text_add_cut(&table->text, buf_bytes(&safe), most);
     else

@@ -40,9 +40,10 @@ enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *ou
 
 /*
  * Adds `text` so that a terminal shows it and obeys nothing in it: control characters become '?',
- * and so do bytes that are not UTF-8. `lines`: line ends and tabs pass.
+ * and so do bytes that are not UTF-8. With …_lines, line ends and tabs pass.
  */
-void text_add_safe(struct buf *out, struct bytes text, bool lines);
+void text_add_safe(struct buf *out, struct bytes text);
+void text_add_safe_lines(struct buf *out, struct bytes text);
 
 /*
  * Columns that a terminal gives the text: two to a wide character such as 中, none to a combining

@@ -68,6 +68,7 @@ struct core *core_new(const struct core_options *options)
     wheel_init(&core->pauses, &core->topics.pool, offsetof(struct topic, timer_prev), pause_end_of,
                NULL, core->now_us);
     pool_init(&core->scan_pool, sizeof(struct scan));
+    list_init(&core->gone);
     list_init(&core->scans);
     list_init(&core->walks);
     return core;
@@ -212,6 +213,11 @@ static bool has_spare(const struct core *core)
            pool_has_spare(&core->topics.pool) || pool_has_spare(&core->retries.pool);
 }
 
+void core_hold_leases(struct core *core, bool held)
+{
+    core->holds_leases = held;
+}
+
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
 {
     CHECK(!core->replaying);
@@ -222,8 +228,10 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
      * Waits come last: a job that falls due at the moment a wait ends is still given to it.
      */
     uint32_t for_leases = steps / 2 + 1, for_delays = steps;
-    bool more = end_pauses(core, steps);
-    more |= end_leases(core, &for_leases);
+    bool more = !list_empty(&core->gone) && core_leave_topics(core);
+    more |= end_pauses(core, steps);
+    if (!core->holds_leases)
+        more |= end_leases(core, &for_leases);
     more |= promote_due(core, &for_delays);
     budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS +
                                    (int64_t)(steps - for_delays) * DELAY_STEP_NS);
@@ -266,7 +274,7 @@ bool core_is_awaited(const struct core *core)
 int64_t core_next_us(const struct core *core)
 {
     bool gives = !list_empty(&core->topics.servable) && !core->held;
-    if (!list_empty(&core->scans) || gives || has_spare(core))
+    if (!list_empty(&core->scans) || !list_empty(&core->gone) || gives || has_spare(core))
         return core->now_us;
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};

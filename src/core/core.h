@@ -91,6 +91,9 @@ void core_cancel(struct core *core, uint64_t parked);
  */
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps);
 
+/* Whether core_tick leaves leases that end to a later tick. */
+void core_hold_leases(struct core *core, bool held);
+
 /*
  * Gives ready jobs to waiting consumers, first come, first served within a topic, at most `jobs` of
  * them; true = more can be given.

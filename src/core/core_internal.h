@@ -64,6 +64,7 @@ struct waiter {
     int64_t until_us; /* its wait ends then, or soon after: core_end_waits() */
     int64_t over_us;  /* its wait ended then, and it still waits for a far job to be read; else 0 */
     void *ctx;
+    bool gone; /* it was cancelled, and leaves its topics: in core::gone, and on no wheel */
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
     struct wait_link one;
@@ -161,8 +162,10 @@ struct core {
     struct wheel waits;  /* waiters by until_us */
     struct wheel pauses; /* topics by pause_until_us */
     struct pool waiters;
+    struct list gone; // waiter::one.of_topic
     struct pool scan_pool;
     bool held;                 /* core_match() can hand out nothing until far jobs have been read */
+    bool holds_leases;         /* core_hold_leases() */
     uint32_t generation;       /* of the last parked command */
     uint64_t mark;             /* see topic::mark */
     struct topic **candidates; /* scratch of reserve … */
@@ -324,6 +327,7 @@ void core_emit_replaced(struct core *core, uint64_t old_seq, const struct job *j
 uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx);
 bool core_end_waits(struct core *core, uint32_t steps); /* true = more to do */
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
+bool core_leave_topics(struct core *core); /* of cancelled waiters; true = more to do */
 
 /* ---- topic_commands.c ---- */
 

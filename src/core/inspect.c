@@ -47,7 +47,7 @@ bool core_has(const struct core *core, uint64_t seq, struct bytes id)
 
 static void valid_waiters(const struct core *core)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, gone = 0;
     uint64_t links = 0, topic_links = 0;
     for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
          i = pool_next(&core->waiters, i + 1)) {
@@ -55,10 +55,13 @@ static void valid_waiters(const struct core *core)
         if (!waiter->generation)
             continue;
         count++;
-        CHECK(waiter->link_count > 0);
-        links += waiter->link_count;
-        for (uint32_t link = 0; link < waiter->link_count; link++)
-            CHECK(waiter->links[link].waiter == i);
+        gone += waiter->gone;
+        CHECK(waiter->link_count > 0 || waiter->gone);
+        for (uint32_t link = 0; link < waiter->link_count; link++) {
+            bool listed = !list_empty(&waiter->links[link].of_topic);
+            CHECK(waiter->links[link].waiter == i && (listed || waiter->gone));
+            links += listed;
+        }
     }
     const struct topics *topics = &core->topics;
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
@@ -70,7 +73,8 @@ static void valid_waiters(const struct core *core)
             CHECK(link->topic == i && waiter->generation);
         }
     }
-    CHECK(count == core->waiters.count && count == core->waits.count && links == topic_links);
+    CHECK(count == core->waiters.count && count == core->waits.count + gone);
+    CHECK(links == topic_links);
 }
 
 static void valid_job(const struct core *core, const struct job *job)

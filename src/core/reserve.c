@@ -10,14 +10,18 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 64,  /* a reserve takes this many jobs even if the budget is spent */
-    TAKE_NS = 1500, /* estimated work of one job taken and added to the reply */
-    BODY_NS = 1000, /* kept of the budget for each taken job: the engine reads its body, … */
+    TAKE_MIN = 64,     /* a reserve takes this many jobs even if the budget is spent, … */
+    TAKE_TOPICS = 256, /* … of up to so many topics; of more topics fewer, but one */
+    TAKE_NS = 1500,    /* estimated work of one job taken and added to the reply */
+    BODY_NS = 1000,    /* kept of the budget for each taken job: the engine reads its body, … */
     BODY_BYTES_PER_NS = 4, /* … checks and copies it */
     TOPIC_NS = 50,         /* for finding a topic, or taking a waiter off one */
     LINK_NS = 500,         /* for waiting on a topic, which may have to be made */
     CANDIDATE_NS = 4,      /* for comparing one topic's first job */
-    ENDS_MIN = 16,         /* waits that end in a tick even if the budget is spent */
+    ENDS_MIN = 16,         /* waits that end in a tick even if the budget is spent, … */
+    ENDS_TOPICS = 64,      /* … where one counts as several if it is on more topics than this */
+    LEAVE_TOPICS = 16,     /* a waiter on more topics than this leaves them in later ticks, … */
+    LEAVE_MIN = 64,        /* … as many of them in a tick even if the budget is spent */
     HUNGRY_TURN = 256,     /* hungry topics that are served in a turn while memory is short */
     FAR_WAIT_US = 1000,    /* after its wait a waiter looks this often for its far job … */
     FAR_WAIT_MAX_US = 1000 * 1000, /* … and no longer */
@@ -71,15 +75,22 @@ static uint32_t choose(const struct core *core, uint32_t count, bool listed_orde
     return waits ? POOL_NONE : best;
 }
 
+/* How many jobs a reserve takes of so many topics even if the budget is spent. */
+static uint32_t take_least(uint32_t topics)
+{
+    uint32_t least = topics > TAKE_TOPICS ? TAKE_MIN * TAKE_TOPICS / topics : TAKE_MIN;
+    return least ? least : 1;
+}
+
 /* Leases the jobs that `wanted` asks for, from the first `count` candidates, into the scratch of
    views. *out_far: it would have been more jobs if a far job had been in memory. */
 static uint32_t take(struct core *core, uint32_t count, const struct wanted *wanted, bool *out_far)
 {
-    uint32_t taken = 0;
+    uint32_t taken = 0, least = take_least(count);
     uint64_t body_bytes = 0;
     int64_t bodies_ns = 0;
     while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES &&
-           (taken < TAKE_MIN || core->budget->left_ns > bodies_ns)) {
+           (taken < least || core->budget->left_ns > bodies_ns)) {
         uint32_t number = choose(core, count, wanted->listed_order, out_far);
         if (number == POOL_NONE)
             break;
@@ -102,22 +113,70 @@ static void reply_taken(struct core *core, void *ctx, uint32_t taken,
                    .kind = CMD_RESERVE, .count = taken, .jobs = core->views, .reserve = reserve});
 }
 
+static void unlink_topic(struct core *core, struct wait_link *link)
+{
+    struct topic *topic = topics_at(&core->topics, link->topic);
+    list_remove(&link->of_topic);
+    topic->waiters--;
+    topics_relist(&core->topics, topic);
+    budget_spend(core->budget, TOPIC_NS);
+}
+
+static void free_waiter(struct core *core, uint32_t number)
+{
+    struct waiter *waiter = waiter_at(core, number);
+    if (waiter->links != &waiter->one)
+        mem_free(waiter->links);
+    waiter->generation = 0;
+    pool_give(&core->waiters, number);
+}
+
 /* Unlinks the waiter from its topics and its wheel, and frees it. The caller answers its client. */
 static void unpark(struct core *core, uint32_t number)
 {
     struct waiter *waiter = waiter_at(core, number);
     wheel_remove(&core->waits, number);
-    budget_spend(core->budget, (int64_t)waiter->link_count * TOPIC_NS);
-    for (uint32_t i = 0; i < waiter->link_count; i++) {
-        struct topic *topic = topics_at(&core->topics, waiter->links[i].topic);
-        list_remove(&waiter->links[i].of_topic);
-        topic->waiters--;
-        topics_relist(&core->topics, topic);
+    for (uint32_t i = 0; i < waiter->link_count; i++)
+        unlink_topic(core, &waiter->links[i]);
+    free_waiter(core, number);
+}
+
+static bool is_gone(const struct core *core, const struct wait_link *link)
+{
+    return waiter_at(core, link->waiter)->gone;
+}
+
+/*
+ * The client has gone, and gets no job. All that have are known before jobs are matched, in one
+ * turn, and each may be on thousands of topics: the waiter leaves them in later ticks.
+ */
+static void leave_later(struct core *core, uint32_t number)
+{
+    struct waiter *waiter = waiter_at(core, number);
+    wheel_remove(&core->waits, number);
+    waiter->gone = true;
+    waiter->ctx = NULL;
+    waiter->wanted.by = (struct bytes){0};
+    waiter->one.waiter = number; /* `one` is not used: the waiter has more topics */
+    list_add_tail(&core->gone, &waiter->one.of_topic);
+}
+
+bool core_leave_topics(struct core *core)
+{
+    for (unsigned steps = 0; !list_empty(&core->gone); steps++) {
+        struct waiter *waiter = LIST_ENTRY(core->gone.next, struct waiter, one.of_topic);
+        if (steps >= LEAVE_MIN && budget_spent(core->budget))
+            return true;
+        if (waiter->link_count == 0) {
+            list_remove(&waiter->one.of_topic);
+            free_waiter(core, waiter->one.waiter);
+            continue;
+        }
+        struct wait_link *link = &waiter->links[--waiter->link_count];
+        if (!list_empty(&link->of_topic)) /* else core_match() has met it */
+            unlink_topic(core, link);
     }
-    if (waiter->links != &waiter->one)
-        mem_free(waiter->links);
-    waiter->generation = 0;
-    pool_give(&core->waiters, number);
+    return false;
 }
 
 /* Adds the waiter to a topic's list, unless it is in it already. */
@@ -160,6 +219,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx
     waiter->wanted = wanted_of(cmd);
     waiter->until_us = time_add(core->now_us, cmd->wait_us);
     waiter->over_us = 0;
+    waiter->gone = false;
     waiter->links = &waiter->one;
     if (cmd->topic_count > 1)
         waiter->links = mem_alloc(cmd->topic_count * sizeof(struct wait_link));
@@ -255,10 +315,14 @@ static bool match_hungry(struct core *core, uint32_t jobs)
     uint32_t before = jobs;
     for (unsigned i = 0; i < HUNGRY_TURN && jobs > 0 && !list_empty(hungry); i++) {
         struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
-        const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
+        struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
         bool far = false;
         if ((i > 0 && budget_spent(core->budget)) || core_front_room(core))
             break;
+        if (is_gone(core, link)) {
+            unlink_topic(core, link);
+            continue;
+        }
         if (topic->ready.count > 0)
             jobs -= serve(core, link->waiter, jobs, &far);
         budget_spend(core->budget, TOPIC_NS);
@@ -285,8 +349,12 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
             core->held = true;
             return false;
         }
-        const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
+        struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
         bool far = false;
+        if (is_gone(core, link)) {
+            unlink_topic(core, link);
+            continue;
+        }
         uint32_t taken = serve(core, link->waiter, jobs, &far);
         CHECK(taken <= jobs && (taken > 0 || far)); /* a servable topic has a job for its waiter */
         jobs -= taken;
@@ -357,12 +425,13 @@ static void end_wait(struct core *core, uint32_t number)
  */
 bool core_end_waits(struct core *core, uint32_t steps)
 {
-    for (uint32_t ended = 0; ended < ENDS_MIN || !budget_spent(core->budget); ended++) {
+    for (uint32_t ended = 0; ended < ENDS_MIN || !budget_spent(core->budget);) {
         uint32_t number = wheel_pop(&core->waits, core->now_us, &steps);
         if (number == POOL_NONE)
             return steps == 0;
         wheel_add(&core->waits, number); /* unpark() expects it there */
         uint32_t links = waiter_at(core, number)->link_count;
+        ended += 1 + links / ENDS_TOPICS;
         budget_spend(core->budget, TAKE_NS + (int64_t)links * TOPIC_NS);
         end_wait(core, number);
     }
@@ -371,7 +440,14 @@ bool core_end_waits(struct core *core, uint32_t steps)
 
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation)
 {
-    if (pool_has(&core->waiters, number) && waiter_at(core, number)->generation == generation)
+    if (!pool_has(&core->waiters, number))
+        return;
+    const struct waiter *waiter = waiter_at(core, number);
+    if (waiter->generation != generation || waiter->gone)
+        return;
+    if (waiter->link_count > LEAVE_TOPICS)
+        leave_later(core, number);
+    else
         unpark(core, number);
 }
 
@@ -379,12 +455,14 @@ bool core_drain(struct core *core, enum err err)
 {
     uint32_t number = pool_next(&core->waiters, 0);
     for (uint32_t ended = 0; number != POOL_NONE; number = pool_next(&core->waiters, number + 1)) {
-        if (!waiter_at(core, number)->generation)
+        const struct waiter *waiter = waiter_at(core, number);
+        if (!waiter->generation || waiter->gone)
             continue;
-        if (ended++ >= ENDS_MIN && budget_spent(core->budget))
+        if (ended >= ENDS_MIN && budget_spent(core->budget))
             return true;
+        ended += 1 + waiter->link_count / ENDS_TOPICS;
         budget_spend(core->budget, TAKE_NS);
-        void *ctx = waiter_at(core, number)->ctx;
+        void *ctx = waiter->ctx;
         unpark(core, number);
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
     }

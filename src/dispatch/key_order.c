@@ -33,6 +33,7 @@ enum {
     AGAIN_US = 100000, /* jobs are put off for at least this long */
     FORGET_LEAST = 64, /* entries that a restart handles in one turn, whatever the budget */
     FORGET_NS = 200,
+    TRIM_NS = 50 * 1000, /* for freeing a chunk of entries or of queues */
 };
 
 struct key_entry {
@@ -79,7 +80,9 @@ struct key_scan {
 };
 
 struct key_order {
-    struct lane *lane;
+    struct pump *pump;
+    struct lane *lane; /* NULL: it has ended, and its entries are dropped in slices */
+    struct list ended; // pump::ended_orders
     struct pool entries, queues;
     struct map by_seq, by_key;
     uint32_t held; /* shipments that wait for another of their key */
@@ -115,7 +118,7 @@ static void queue_overdue(struct timer *timer);
 
 static struct key_queue *queue_of(struct key_order *order, struct bytes key)
 {
-    uint64_t hash = XXH3_64bits_withSeed(key.at, key.len, order->lane->pump->options.random);
+    uint64_t hash = XXH3_64bits_withSeed(key.at, key.len, order->pump->options.random);
     uint32_t number = map_find(&order->by_key, hash, &key);
     if (number != MAP_NONE)
         return pool_at(&order->queues, number);
@@ -144,7 +147,7 @@ static struct key_entry *entry_add(struct key_order *order, struct bytes key, ui
     *entry = (struct key_entry){.number = number, .seq = seq, .queue = queue};
     entry->place_us = list_empty(&queue->entries) ? 0 : last_of(queue)->place_us + 1;
     list_add_tail(&queue->entries, &entry->place);
-    order->lane->pump->counts.keyed++;
+    order->pump->counts.keyed++;
     map_add(&order->by_seq, seq_hash(seq), number);
     return entry;
 }
@@ -158,7 +161,7 @@ static struct key_entry *first_of(const struct key_queue *queue)
 static void queue_free(struct key_queue *queue)
 {
     struct key_order *order = queue->order;
-    struct pump *pump = order->lane->pump;
+    struct pump *pump = order->pump;
     if (queue->pending)
         pump->options.door->cancel(pump->options.door, &queue->ticket);
     loop_cancel(pump->options.loop, &queue->timer);
@@ -172,7 +175,7 @@ static void queue_free(struct key_queue *queue)
 static void entry_remove(struct key_entry *entry)
 {
     struct key_order *order = entry->queue->order;
-    order->lane->pump->counts.keyed--;
+    order->pump->counts.keyed--;
     list_remove(&entry->place);
     map_remove(&order->by_seq, seq_hash(entry->seq), entry->number);
     entry->queue = NULL;
@@ -196,13 +199,11 @@ static void count_held(struct key_entry *entry, bool waits)
 static void make_ready(struct key_entry *entry)
 {
     struct shipment *shipment = entry->shipment;
-    struct pump *pump = shipment->pump;
     count_held(entry, false);
     if (shipment->state != SHIP_HELD)
         return;
-    list_remove(&shipment->place);
-    list_add_tail(&pump->ready, &shipment->place);
-    pump_wake(pump);
+    shipment_make_ready(shipment);
+    pump_wake(shipment->pump);
 }
 
 /*
@@ -232,7 +233,7 @@ static int64_t due_behind(const struct key_entry *entry)
     const struct key_queue *queue = entry->queue;
     const struct key_entry *first = first_of(queue);
     const struct key_entry *before = LIST_ENTRY(entry->place.prev, struct key_entry, place);
-    int64_t now_us = pump_now(queue->order->lane->pump), places = entry->place_us - first->place_us;
+    int64_t now_us = pump_now(queue->order->pump), places = entry->place_us - first->place_us;
     bool known = !first->shipment && first->due_us > now_us;
     int64_t due_us = known ? first->due_us + places : now_us + AWAY_US + places * AWAY_EACH_US;
     if (!before->shipment && before->due_us <= now_us)
@@ -246,7 +247,7 @@ static int64_t due_behind(const struct key_entry *entry)
 static bool waits_long(const struct key_queue *queue)
 {
     const struct key_entry *first = first_of(queue);
-    return !first->shipment && first->due_us - pump_now(queue->order->lane->pump) > SHORT_US;
+    return !first->shipment && first->due_us - pump_now(queue->order->pump) > SHORT_US;
 }
 
 /*
@@ -256,13 +257,13 @@ static bool waits_long(const struct key_queue *queue)
  */
 static uint32_t held_max(const struct key_order *order)
 {
-    return order->lane->pump->options.shared ? 0 : HELD_MAX;
+    return order->pump->options.shared ? 0 : HELD_MAX;
 }
 
 /* True: the jobs that wait in memory have reached `times` times their limit of places, or bytes. */
 static bool holds(const struct key_order *order, unsigned times)
 {
-    uint64_t bytes_max = order->lane->pump->options.memory_bytes / HELD_BYTES_PART;
+    uint64_t bytes_max = order->pump->options.memory_bytes / HELD_BYTES_PART;
     return order->held > times * held_max(order) || order->held_bytes > times * bytes_max;
 }
 
@@ -306,7 +307,7 @@ static void spend_looks(struct pump *pump, unsigned looks)
  * those that were. Mostly none waits: those behind a job that failed are put off as they come. */
 static void put_off_all(struct key_queue *queue)
 {
-    struct pump *pump = queue->order->lane->pump;
+    struct pump *pump = queue->order->pump;
     struct list *node = first_of(queue)->place.next;
     unsigned looks = 0;
     for (; node != &queue->entries && queue->held; node = node->next, looks++) {
@@ -327,7 +328,7 @@ static int64_t look_up_us(const struct key_entry *first)
 /* To be called when the front of the queue has changed. */
 static void queue_go(struct key_queue *queue)
 {
-    struct pump *pump = queue->order->lane->pump;
+    struct pump *pump = queue->order->pump;
     struct key_entry *first = first_of(queue);
     if (!first) {
         queue_free(queue);
@@ -351,10 +352,10 @@ static void queue_go(struct key_queue *queue)
 /* Kicks the first job, unless it is ready already, or was rescheduled by a client. */
 static void call_first(struct key_queue *queue)
 {
-    struct pump *pump = queue->order->lane->pump;
+    struct pump *pump = queue->order->pump;
     struct key_entry *first = first_of(queue);
     list_remove(&queue->call);
-    if (!first || first->shipment || !first->away)
+    if (!queue->order->lane || !first || first->shipment || !first->away)
         return;
     struct cmd cmd = {
         .kind = CMD_RUN,
@@ -363,17 +364,6 @@ static void call_first(struct key_queue *queue)
     first->due_us = pump_now(pump);
     loop_arm(pump->options.loop, &queue->timer, look_up_us(first));
     (void)pump_submit(pump, &cmd, NULL); /* if this fails, the job is looked up when overdue */
-}
-
-bool key_orders_step(struct pump *pump)
-{
-    for (unsigned steps = 0; !list_empty(&pump->calls); steps++) {
-        if (steps > 0 && budget_spent(pump->options.budget))
-            return true;
-        budget_spend(pump->options.budget, CALL_NS);
-        call_first(LIST_ENTRY(pump->calls.next, struct key_queue, call));
-    }
-    return false;
 }
 
 bool key_order_arrive(struct key_order *order, struct shipment *shipment)
@@ -392,7 +382,7 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
     shipment->entry = entry;
     struct key_queue *queue = entry->queue;
     if (first_of(queue) == entry) {
-        loop_cancel(order->lane->pump->options.loop, &queue->timer);
+        loop_cancel(order->pump->options.loop, &queue->timer);
         return true;
     }
     count_held(entry, true);
@@ -441,10 +431,10 @@ static void note_found(struct key_entry *first, const struct job_view *job, int6
 static void looked(struct ticket *ticket, const struct reply *reply)
 {
     struct key_queue *queue = LIST_ENTRY(ticket, struct key_queue, ticket);
-    struct pump *pump = queue->order->lane->pump;
+    struct pump *pump = queue->order->pump;
     struct key_entry *first = first_of(queue);
     queue->pending = false;
-    if (!first || first->shipment)
+    if (!queue->order->lane || !first || first->shipment)
         return;
     const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
     bool same = job && job->ref.seq == first->seq;
@@ -463,13 +453,13 @@ static void queue_overdue(struct timer *timer)
 {
     struct key_queue *queue = LIST_ENTRY(timer, struct key_queue, timer);
     struct key_entry *first = first_of(queue);
-    if (!first || first->shipment || queue->pending)
+    if (!queue->order->lane || !first || first->shipment || queue->pending)
         return;
     queue->pending = true;
     queue->asked = first->seq;
     queue->ticket = (struct ticket){.answered = looked};
     struct cmd cmd = {.kind = CMD_GET, .job.ref.seq = first->seq};
-    (void)pump_submit(queue->order->lane->pump, &cmd, &queue->ticket);
+    (void)pump_submit(queue->order->pump, &cmd, &queue->ticket);
 }
 
 /* ---- the start ---- */
@@ -477,7 +467,7 @@ static void queue_overdue(struct timer *timer)
 static void scan_later(struct key_order *order, int64_t at_us)
 {
     order->scan.state = SCAN_LIST;
-    loop_arm(order->lane->pump->options.loop, &order->scan.timer, at_us);
+    loop_arm(order->pump->options.loop, &order->scan.timer, at_us);
 }
 
 /*
@@ -486,7 +476,7 @@ static void scan_later(struct key_order *order, int64_t at_us)
  */
 static bool has_place(const struct key_order *order, const struct job_view *job)
 {
-    bool had = job->attempt && order->lane->pump->options.shared;
+    bool had = job->attempt && order->pump->options.shared;
     return job->failures || job->counts.releases || had || job->state == JOB_RESERVED;
 }
 
@@ -509,7 +499,7 @@ static void scan_page(struct key_order *order, const struct reply *reply)
 
 static void scan_job(struct key_order *order, const struct job_view *job)
 {
-    struct pump *pump = order->lane->pump;
+    struct pump *pump = order->pump;
     struct job_properties properties;
     arena_reset(&pump->scratch);
     if (!has_place(order, job) || job->state == JOB_BURIED || entry_find(order, job->ref.seq) ||
@@ -531,7 +521,7 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
 {
     struct key_order *order = LIST_ENTRY(ticket, struct key_order, scan.ticket);
     struct key_scan *scan = &order->scan;
-    int64_t now_us = pump_now(order->lane->pump);
+    int64_t now_us = pump_now(order->pump);
     scan->state = SCAN_LIST;
     if (reply->err && reply->err != ERR_NOT_FOUND) {
         scan_later(order, now_us + SHORT_US / 4);
@@ -554,14 +544,14 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
         return;
     }
     scan_later(order, now_us);
-    pump_wake(order->lane->pump);
+    pump_wake(order->pump);
 }
 
 /* Drops a slice of the entries from before a restart; those with shipments stay the first ones. */
 static void forget_some(struct key_order *order)
 {
     struct key_scan *scan = &order->scan;
-    struct budget *budget = order->lane->pump->options.budget;
+    struct budget *budget = order->pump->options.budget;
     for (unsigned i = 0; i < FORGET_LEAST || !budget_spent(budget); i++) {
         budget_spend(budget, FORGET_NS);
         scan->forget = pool_next(&order->entries, scan->forget);
@@ -583,7 +573,7 @@ static void scan_step(struct timer *timer)
     struct key_scan *scan = &order->scan;
     if (scan->forget != POOL_NONE) {
         forget_some(order);
-        scan_later(order, pump_now(order->lane->pump) + 1); /* not in this turn */
+        scan_later(order, pump_now(order->pump) + 1); /* not in this turn */
         return;
     }
     struct cmd cmd = {.kind = CMD_LIST,
@@ -595,13 +585,15 @@ static void scan_step(struct timer *timer)
         cmd = (struct cmd){.kind = CMD_GET, .job.ref.seq = scan->found.at[0].seq};
     scan->state = SCAN_PENDING;
     scan->ticket = (struct ticket){.answered = scan_answered};
-    (void)pump_submit(order->lane->pump, &cmd, &scan->ticket);
+    (void)pump_submit(order->pump, &cmd, &scan->ticket);
 }
 
 struct key_order *key_order_new(struct lane *lane)
 {
     struct key_order *order = mem_zalloc(sizeof(*order));
+    order->pump = lane->pump;
     order->lane = lane;
+    list_init(&order->ended);
     pool_init(&order->entries, sizeof(struct key_entry));
     pool_init(&order->queues, sizeof(struct key_queue));
     map_init(&order->by_seq, seq_is, &order->entries);
@@ -615,7 +607,7 @@ struct key_order *key_order_new(struct lane *lane)
 
 void key_order_restart(struct key_order *order)
 {
-    struct pump *pump = order->lane->pump;
+    struct pump *pump = order->pump;
     struct key_scan *scan = &order->scan;
     if (scan->state == SCAN_PENDING)
         pump->options.door->cancel(pump->options.door, &scan->ticket);
@@ -625,21 +617,12 @@ void key_order_restart(struct key_order *order)
     scan_later(order, pump_now(pump));
 }
 
-void key_order_free(struct key_order *order)
+/* ---- the end ---- */
+
+/* Its entries and queues have gone, or the pump ends. */
+static void free_order(struct key_order *order)
 {
-    if (!order)
-        return;
-    struct pump *pump = order->lane->pump;
-    CHECK(order->held == 0);
-    if (order->scan.state == SCAN_PENDING)
-        pump->options.door->cancel(pump->options.door, &order->scan.ticket);
-    loop_cancel(pump->options.loop, &order->scan.timer);
-    for (uint32_t i = pool_next(&order->queues, 0); i != POOL_NONE;
-         i = pool_next(&order->queues, i + 1)) {
-        struct key_queue *queue = pool_at(&order->queues, i);
-        if (queue->key)
-            queue_free(queue);
-    }
+    list_remove(&order->ended);
     rank_heap_fini(&order->scan.found);
     buf_fini(&order->scan.cursor);
     map_fini(&order->by_seq);
@@ -647,4 +630,67 @@ void key_order_free(struct key_order *order)
     pool_fini(&order->entries);
     pool_fini(&order->queues);
     mem_free(order);
+}
+
+void key_order_end(struct key_order *order)
+{
+    if (!order)
+        return;
+    struct pump *pump = order->pump;
+    CHECK(order->held == 0);
+    if (order->scan.state == SCAN_PENDING)
+        pump->options.door->cancel(pump->options.door, &order->scan.ticket);
+    loop_cancel(pump->options.loop, &order->scan.timer);
+    order->scan.state = SCAN_DONE;
+    order->scan.forget = 0;
+    order->lane = NULL;
+    list_add_tail(&pump->ended_orders, &order->ended);
+    pump_wake(pump);
+}
+
+/* Drops a slice of what is left of an order that has ended. */
+static void end_some(struct key_order *order)
+{
+    if (order->scan.forget != POOL_NONE) {
+        forget_some(order);
+    } else if (pool_has_spare(&order->entries) || pool_has_spare(&order->queues)) {
+        (void)pool_trim(&order->entries);
+        (void)pool_trim(&order->queues);
+        budget_spend(order->pump->options.budget, TRIM_NS);
+    } else {
+        free_order(order);
+    }
+}
+
+void key_orders_free(struct pump *pump)
+{
+    while (!list_empty(&pump->ended_orders)) {
+        struct key_order *order = LIST_ENTRY(pump->ended_orders.next, struct key_order, ended);
+        for (uint32_t i = pool_next(&order->queues, 0); i != POOL_NONE;
+             i = pool_next(&order->queues, i + 1)) {
+            struct key_queue *queue = pool_at(&order->queues, i);
+            if (queue->key)
+                queue_free(queue);
+        }
+        free_order(order);
+    }
+}
+
+/* ---- the turn ---- */
+
+bool key_orders_step(struct pump *pump)
+{
+    const struct budget *budget = pump->options.budget;
+    for (unsigned steps = 0; !list_empty(&pump->calls); steps++) {
+        if (steps > 0 && budget_spent(budget))
+            return true;
+        budget_spend(pump->options.budget, CALL_NS);
+        call_first(LIST_ENTRY(pump->calls.next, struct key_queue, call));
+    }
+    for (unsigned steps = 0; !list_empty(&pump->ended_orders); steps++) {
+        if (steps > 0 && budget_spent(budget))
+            return true;
+        end_some(LIST_ENTRY(pump->ended_orders.next, struct key_order, ended));
+    }
+    return false;
 }

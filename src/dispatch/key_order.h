@@ -21,7 +21,10 @@ struct shipment;
 /* Begins to list the topic's jobs, a slice in each turn: key_order_open() is false until that is
    done. Borrows the lane. Never NULL. */
 struct key_order *key_order_new(struct lane *lane);
-void key_order_free(struct key_order *order); /* it must have no shipments. NULL does nothing */
+/* Its lane ends; it must have no shipments. key_orders_step() drops its entries, of which there may
+   be millions, and frees it. O(1). NULL does nothing. */
+void key_order_end(struct key_order *order);
+void key_orders_free(struct pump *pump); /* the pump ends: frees all of these at once */
 
 /* Another daemon may have sent the topic's jobs meanwhile: drops all entries, a slice in each turn,
    and lists the topic's jobs again. This call is O(1). */
@@ -37,7 +40,8 @@ bool key_order_open(const struct key_order *order);
  */
 bool key_order_arrive(struct key_order *order, struct shipment *shipment);
 
-/* Kicks jobs that were given back and are now the first of their keys. True: there are more. */
+/* Kicks jobs that were given back and are now the first of their keys; drops entries of orders that
+   have ended. True: there are more. */
 bool key_orders_step(struct pump *pump);
 
 /* Where several daemons share the queue: the due time of a job that is given back to come again at

@@ -489,7 +489,7 @@ void lane_free(struct lane *lane)
 {
     struct pump *pump = lane->pump;
     clear_target(lane);
-    key_order_free(lane->keys);
+    key_order_end(lane->keys);
     pump->counts.held[lane->why]--;
     pump->counts.topics--;
     map_remove(&pump->by_topic, lane->hash, lane->number);

@@ -27,6 +27,7 @@ struct pump *pump_new(const struct pump_options *options)
     list_init(&pump->pausing);
     list_init(&pump->outbox);
     list_init(&pump->calls);
+    list_init(&pump->ended_orders);
     list_init(&pump->ready);
     list_init(&pump->shipments);
     const char *why;
@@ -47,6 +48,7 @@ void pump_free(struct pump *pump)
         if (lane->name)
             lane_free(lane);
     }
+    key_orders_free(pump);
     registry_listen(pump->options.registry, NULL);
     map_fini(&pump->by_topic);
     pool_fini(&pump->lanes);
@@ -101,44 +103,46 @@ struct collected_metrics {
 
 static void add_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct collected_metrics *all = LIST_ENTRY(sink, struct collected_metrics, sink);
-    for (unsigned i = 0; i < all->count; i++) {
-        if (strcmp(all->at[i].name, metric->name) == 0 && all->at[i].broker == all->broker) {
-            all->at[i].value += metric->value;
+    struct collected_metrics *collected = LIST_ENTRY(sink, struct collected_metrics, sink);
+    for (unsigned i = 0; i < collected->count; i++) {
+        if (strcmp(collected->at[i].name, metric->name) == 0 &&
+            collected->at[i].broker == collected->broker) {
+            collected->at[i].value += metric->value;
             return;
         }
     }
-    if (all->count == METRICS_MAX || metric->type == METRIC_HISTOGRAM)
+    if (collected->count == METRICS_MAX || metric->type == METRIC_HISTOGRAM)
         return;
-    all->at[all->count] = *metric; /* their names and help are literals */
-    all->at[all->count++].broker = all->broker;
+    collected->at[collected->count] = *metric; /* their names and help are literals */
+    collected->at[collected->count++].broker = collected->broker;
 }
 
-static void write_family(struct collected_metrics *all, unsigned first, struct metric_sink *metrics)
+static void write_family(struct collected_metrics *collected, unsigned first,
+                         struct metric_sink *metrics)
 {
-    const char *name = all->at[first].name;
-    for (unsigned i = first; i < all->count; i++) {
-        if (!all->at[i].name || strcmp(all->at[i].name, name) != 0)
+    const char *name = collected->at[first].name;
+    for (unsigned i = first; i < collected->count; i++) {
+        if (!collected->at[i].name || strcmp(collected->at[i].name, name) != 0)
             continue;
-        all->at[i].more = i > first;
-        metrics->metric(metrics, &all->at[i]);
+        collected->at[i].more = i > first;
+        metrics->metric(metrics, &collected->at[i]);
         if (i > first)
-            all->at[i].name = NULL; /* reported */
+            collected->at[i].name = NULL; /* reported */
     }
 }
 
 void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
 {
-    struct collected_metrics all = {.sink.metric = add_metric};
+    struct collected_metrics collected = {.sink.metric = add_metric};
     for (unsigned i = 0; i < pump->sink_count; i++) {
         const struct push_sink *added = &pump->sinks[i];
-        all.broker = added->broker_len ? added->broker : NULL;
+        collected.broker = added->broker_len ? added->broker : NULL;
         if (added->sink->verbs->describe)
-            added->sink->verbs->describe(added->sink, &all.sink);
+            added->sink->verbs->describe(added->sink, &collected.sink);
     }
-    for (unsigned i = 0; metrics->metric && i < all.count; i++) {
-        if (all.at[i].name)
-            write_family(&all, i, metrics);
+    for (unsigned i = 0; metrics->metric && i < collected.count; i++) {
+        if (collected.at[i].name)
+            write_family(&collected, i, metrics);
     }
 }
 
@@ -192,7 +196,8 @@ static bool ring_step(struct pump *pump)
 static bool has_nothing(const struct pump *pump)
 {
     return pump->lanes.count == 0 && list_empty(&pump->shipments) &&
-           !pool_has_spare(&pump->lanes) && !pool_has_spare(&pump->origins.pool);
+           list_empty(&pump->ended_orders) && !pool_has_spare(&pump->lanes) &&
+           !pool_has_spare(&pump->origins.pool);
 }
 
 bool pump_step(struct pump *pump)
@@ -243,18 +248,19 @@ int64_t pump_bound_us(unsigned bucket)
 
 void pump_valid(const struct pump *pump)
 {
-    uint32_t slots = 0, ring = 0;
+    uint32_t slots = 0, ring = 0, ready = 0;
     uint64_t bytes = 0;
     for (struct list *node = pump->shipments.next; node != &pump->shipments; node = node->next) {
         const struct shipment *shipment = LIST_ENTRY(node, struct shipment, all);
         slots += shipment->slot;
+        ready += shipment->ready;
         bytes += shipment->bytes;
         CHECK(shipment->state != SHIP_SENT || shipment->slot);
     }
     for (struct list *node = pump->ring.next; node != &pump->ring; node = node->next)
         ring++;
     CHECK(slots == pump->counts.in_flight && slots <= pump->options.concurrency);
-    CHECK(bytes == pump->counts.bytes);
+    CHECK(bytes == pump->counts.bytes && ready == pump->ready_count);
     CHECK(ring == pump->ring_count);
     pool_valid(&pump->lanes);
 }

@@ -19,6 +19,7 @@
 #include "port/sink.h"
 
 struct pump;
+struct shipment;
 
 /* The pump's access to the engine, and to the turn. */
 struct pump_door {
@@ -83,15 +84,16 @@ void pump_drain(struct pump *pump);
 /* True: it holds no job. After pump_drain() it stays true. */
 bool pump_idle(const struct pump *pump);
 
-/* ---- test deliveries ---- */
+/* ---- trials ---- */
 
-/* One delivery to a topic's target, without a job. Owned by the caller; must live until `done`. */
-struct pump_test {
-    /* Called once, never within pump_test_send(). */
-    void (*done)(struct pump_test *test, const struct outcome *outcome);
+/* One delivery to a topic's target, without a job: POST /v1/topics/{t}/test. Owned by the caller;
+   must live until `done`, or until it is cancelled. */
+struct pump_trial {
+    /* Called once, never within pump_trial_send(). */
+    void (*done)(struct pump_trial *trial, const struct outcome *outcome);
     struct bytes topic, content_type, body; /* copied */
     enum body_kind body_kind;
-    void *shipment; /* the pump's */
+    struct shipment *shipment; /* the pump's; NULL: it has ended */
 };
 
 /*
@@ -100,9 +102,9 @@ struct pump_test {
  * sink for such targets; ERR_DRAINING; ERR_AGAIN: the sink is not ready, or too many deliveries are
  * under way.
  */
-enum err pump_test_send(struct pump *pump, struct pump_test *test) MUST_USE;
-/* Forgets the test: `done` will not be called. */
-void pump_test_cancel(struct pump_test *test);
+enum err pump_trial_send(struct pump *pump, struct pump_trial *trial) MUST_USE;
+/* Forgets the trial: `done` will not be called. */
+void pump_trial_cancel(struct pump_trial *trial);
 
 /* ---- state and metrics ---- */
 

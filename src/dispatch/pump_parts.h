@@ -20,12 +20,16 @@
 #include "dispatch/origin.h"
 #include "dispatch/pump.h"
 
+struct job_properties;
+
 enum {
     PUMP_SINKS_MAX = 64,
-    RESERVE_MAX = 64,          /* jobs in one reserve */
-    HELD_MAX = 256,            /* jobs of a lane that wait for their key; up to twice for a while */
-    HELD_BYTES_PART = 16,      /* they may use this fraction (1/16) of the pump's memory */
-    SHARE = 4,                 /* a lane's share of the free slots is multiplied by this */
+    RESERVE_MAX = 64,     /* jobs in one reserve */
+    HELD_MAX = 256,       /* jobs of a lane that wait for their key; up to twice for a while */
+    READY_MAX = 256,      /* jobs of a lane that are first of their key and wait for more than a
+                             slot; of those beyond, who wait for a time are given back */
+    HELD_BYTES_PART = 16, /* they may use this fraction (1/16) of the pump's memory */
+    SHARE = 4,            /* a lane's share of the free slots is multiplied by this */
     LEASE_SPARE_US = 10000000, /* a lease is longer than the delivery may take, by this */
     SEND_SPARE_US = 4000000,   /* a job is not sent if less than this is left of that */
 };
@@ -61,6 +65,7 @@ struct lane {
     uint32_t reserving;         /* jobs asked for in the reserve under way */
     uint32_t window;            /* deliveries under way at most: grows from 1 to the concurrency */
     uint32_t in_flight;         /* shipments with a slot */
+    uint32_t ready;             /* shipments in pump::ready */
     uint32_t shipments;         /* all of them: */
     struct list all;            // shipment::of_lane
     struct bucket bucket;
@@ -85,8 +90,8 @@ enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
 struct shipment {
     struct delivery delivery;
     struct pump *pump;
-    struct lane *lane;          /* NULL: a test */
-    struct pump_test *test;     /* NULL: a job, or a cancelled test */
+    struct lane *lane;          /* NULL: a trial */
+    struct pump_trial *trial;   /* NULL: a job, or a cancelled trial */
     struct settings_kept *kept; /* holds delivery.target */
     struct origin *origin;      /* NULL: not known yet */
     struct origin *of_key;      /* limits of its key; NULL: none */
@@ -100,6 +105,7 @@ struct shipment {
     struct cmd_job end; /* ENDING */
     enum cmd_kind end_kind;
     enum shipment_state state;
+    bool ready;            /* it is in pump::ready */
     bool slot;             /* counted in in_flight of pump and lane */
     bool pending;          /* its ticket is under way in the engine */
     bool outcome_unwanted; /* ENDING: the answer is not needed */
@@ -123,15 +129,18 @@ struct pump {
     struct origins origins;
     struct list ring; // lane::place: lanes that may reserve, in turn
     uint32_t ring_count;
-    struct list pausing;   // lane::pausing
-    struct list outbox;    // shipment::place: those with a command to submit
-    struct list calls;     // key_queue::call: keys whose first job is to be kicked
-    struct list ready;     // shipment::place: those that may be sent when there is a slot
+    struct list pausing;      // lane::pausing
+    struct list outbox;       // shipment::place: those with a command to submit
+    struct list calls;        // key_queue::call: keys whose first job is to be kicked
+    struct list ended_orders; // key_order::ended
+    struct list ready;        // shipment::place: those that may be sent when there is a slot
+    uint32_t ready_count;
+    uint32_t ready_left;   /* of these, how many shipments_step() has still to look at */
     struct list shipments; // shipment::all
     uint32_t recheck_next; /* the next lane of recheck_step(); POOL_NONE: done */
     bool again;            /* the ring has lanes that may be able to reserve at once */
     bool draining;
-    uint32_t tests; /* under way */
+    uint32_t trials; /* under way */
     uint64_t random;
     struct schedule standard; /* of jobs without a schedule, in topics without one */
     struct arena scratch;
@@ -194,21 +203,42 @@ static inline struct bytes pack(struct packer *packer, struct bytes bytes)
 
 /* A shipment with room_bytes of room behind it; the caller sets its lane, if it has one. */
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
+/* One of the lane, for this job. shipment_copy.c */
+struct shipment *shipment_of(struct lane *lane, const struct job_view *view, size_t room_bytes);
+/* The same, with a copy of the job, in which only a body above 256 KiB may be borrowed: from `hold`
+   (which may be NULL) by *io_share. */
+struct shipment *shipment_copy(struct lane *lane, const struct job_view *view,
+                               const struct job_properties *properties, struct reply_hold *hold,
+                               struct reply_share **io_share);
 /* Called within the answer to a reserve: takes the job, or gives it back. *io_share is NULL at the
    answer's first job, and dropped behind its last. */
 void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
                      struct reply_share **io_share);
+/* The job ends, or comes back, by this command, with what shipment::end says. */
+void shipment_end_by(struct shipment *shipment, enum cmd_kind kind);
 /* One user less; NULL does nothing. */
 void reply_share_drop(struct reply_share *share);
 /* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. Its
    ticket must not be under way. */
 void shipment_return(struct shipment *shipment, int64_t due_us);
+/* It may be sent when there is a slot: adds it to pump::ready, or moves it to the end there. */
+void shipment_make_ready(struct shipment *shipment);
 /* Submits the commands of the outbox, and sends what is ready. True: there is more. */
 bool shipments_step(struct pump *pump);
-/* Gives back the jobs of this lane that are not sent. O(its shipments). */
+/* Gives back the jobs of this lane that are not sent. O(its shipments), about a thousand at most.
+ */
 void shipments_give_back(struct lane *lane);
 void shipments_end(struct pump *pump);     /* for pump_free(): gives back and frees all */
 void shipments_give_up(struct pump *pump); /* the same, but frees nothing that a sink has */
+
+/* ---- outcome.c ---- */
+
+/* The job was sent, or could not be, and this came of it: notes it, and ends the shipment. */
+void shipment_apply_outcome(struct shipment *shipment, const struct outcome *outcome);
+/* The job can never be sent: buries it, with the reason as its note. */
+void shipment_refuse(struct shipment *shipment, struct bytes reason);
+
+/* ---- for all of them ---- */
 
 static inline struct bytes lane_name(const struct lane *lane)
 {

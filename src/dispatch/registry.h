@@ -82,7 +82,7 @@ uint32_t registry_count(const struct registry *registry); /* topics with setting
 /* Once a turn: decodes new settings and calls the listener, until the budget is spent (NULL: all of
    them). True: there is more. */
 bool registry_step(struct registry *registry, struct budget *budget);
-/* True: registry_step() has something to do. O(1). */
+/* For tests: has registry_step() something to do? O(1). */
 bool registry_wants_step(const struct registry *registry);
 
 #endif

@@ -2,25 +2,19 @@
  * A job that the pump holds: copied when its reserve is answered, sent, and ended by the outcome.
  * Every command for it waits in pump::outbox for pump_step(), because most are caused within a
  * callback of the engine, where nothing may be submitted.
- *
- * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks. The
- * due time of the next attempt is always given, so the engine's own schedule never buries: that is
- * decided here (failures + 1 against the schedule), whatever jitter and Retry-After add.
  */
-#include <stdio.h>
-#include <xxhash.h>
-
 #include "base/check.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/key_order.h"
 #include "dispatch/pump_parts.h"
-#include "proto/settings/attempt_note.h"
 #include "proto/settings/job_properties.h"
 
-enum { END_NS = 800, COPY_BYTES_PER_NS = 4, AGAIN_US = 300000, MESSAGE_ID_MAX = 48 };
-enum { LOOK_NS = 10 };              /* work for one shipment that is gone through */
-enum { BORROW_BYTES = 256 * 1024 }; /* larger bodies stay in the reply, if it can be kept */
+enum {
+    END_NS = 800,          /* work for a command that ends a shipment, … */
+    LOOK_NS = 10,          /* … for one shipment that is gone through, … */
+    COPY_BYTES_PER_NS = 4, /* … and for what is copied of a job */
+    AGAIN_US = 300000,     /* after a command that failed */
+};
 
 static const struct delivery nothing;
 
@@ -37,6 +31,26 @@ static void free_slot(struct shipment *shipment)
         shipment->lane->in_flight--;
         shipment->lane->active_us = pump_now(pump);
     }
+}
+
+/* Takes it out of pump::ready, if it is there, or of the outbox. */
+static void unlist(struct shipment *shipment)
+{
+    list_remove(&shipment->place);
+    if (!shipment->ready)
+        return;
+    shipment->ready = false;
+    shipment->lane->ready--;
+    shipment->pump->ready_count--;
+}
+
+void shipment_make_ready(struct shipment *shipment)
+{
+    unlist(shipment);
+    shipment->ready = true;
+    shipment->lane->ready++;
+    shipment->pump->ready_count++;
+    list_add_tail(&shipment->pump->ready, &shipment->place);
 }
 
 void reply_share_drop(struct reply_share *share)
@@ -56,7 +70,7 @@ static void free_shipment(struct shipment *shipment)
     loop_cancel(pump->options.loop, &shipment->timer);
     list_remove(&shipment->all);
     list_remove(&shipment->of_lane);
-    list_remove(&shipment->place);
+    unlist(shipment);
     pump->counts.bytes -= shipment->bytes;
     buf_fini(&shipment->note);
     settings_drop(shipment->kept);
@@ -80,12 +94,12 @@ static void to_outbox(struct shipment *shipment)
     struct pump *pump = shipment->pump;
     shipment->state = SHIP_ENDING;
     loop_cancel(pump->options.loop, &shipment->timer);
-    list_remove(&shipment->place);
+    unlist(shipment);
     list_add_tail(&pump->outbox, &shipment->place);
     pump_wake(pump);
 }
 
-static void end_by(struct shipment *shipment, enum cmd_kind kind)
+void shipment_end_by(struct shipment *shipment, enum cmd_kind kind)
 {
     shipment->end_kind = kind;
     shipment->end.brief = true;
@@ -105,7 +119,7 @@ void shipment_return(struct shipment *shipment, int64_t due_us)
     if (shipment->entry)
         key_order_left(shipment, due_us > 0 ? due_us : pump_now(pump));
     free_slot(shipment);
-    end_by(shipment, CMD_RELEASE);
+    shipment_end_by(shipment, CMD_RELEASE);
 }
 
 /* Renews the lease for a whole delivery from now on. */
@@ -171,188 +185,30 @@ static void submit_end(struct shipment *shipment)
     (void)pump_submit(pump, &cmd, &shipment->ticket); /* may have freed the shipment */
 }
 
-/* ---- outcomes ---- */
+/* ---- sent ---- */
 
-static int64_t with_jitter(struct pump *pump, int64_t wait_us, uint32_t permille)
+static void end_trial(struct shipment *shipment, const struct outcome *outcome)
 {
-    int64_t part_us = wait_us / 1000 * (permille < 1000 ? permille : 1000);
-    if (part_us <= 0)
-        return wait_us;
-    return wait_us - part_us + (int64_t)(pump_random(pump) % ((uint64_t)part_us * 2 + 1));
-}
-
-static void bury(struct shipment *shipment)
-{
-    shipment->pump->counts.buried++;
-    end_by(shipment, CMD_BURY);
-}
-
-static void retry_or_bury(struct shipment *shipment, const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    if (shipment->last) {
-        bury(shipment);
-        return;
-    }
-    int64_t wait_us =
-        with_jitter(pump, shipment->wait_us, shipment->kept->settings.jitter_permille);
-    int64_t asked_us = outcome->retry_after_us;
-    if (asked_us > pump->options.retry_after_max_us)
-        asked_us = pump->options.retry_after_max_us;
-    if (wait_us < asked_us)
-        wait_us = asked_us;
-    shipment->end.has_delay = true;
-    shipment->end.due_us = time_add(pump_now(pump), wait_us);
-    end_by(shipment, CMD_RELEASE);
-}
-
-/* Logs changes of breakers: only of receivers, because there may be many keys; and only the first
- * opening, though failed probes open it again. */
-static void update_breaker(const struct shipment *shipment, const struct origin *origin,
-                           enum breaker_change change)
-{
-    bool probed = origin->breaker.open_us > BREAKER_FIRST_US;
-    if (origin != shipment->origin || change == BREAKER_SAME || probed)
-        return;
-    struct bytes topic = lane_name(shipment->lane), id = shipment->delivery.id;
-    if (change == BREAKER_OPENED)
-        log_event(
-            LOG_WARN, "breaker_opened",
-            "receiver=\"%.*s\" topic=\"%.*s\" hint=\"push.breaker_failures attempts failed in a "
-            "row; to see why, run: later attempts %.*s\"",
-            (int)origin->name_len, origin->name, (int)topic.len, topic.at, (int)id.len, id.at);
-    else
-        log_event(LOG_INFO, "breaker_closed", "receiver=\"%.*s\"", (int)origin->name_len,
-                  origin->name);
-}
-
-/* Notes the outcome for its receiver, or for its key. */
-static void update_origin(struct shipment *shipment, struct origin *origin,
-                          const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    int64_t now_us = pump_now(pump);
-    origin_ended(origin);
-    bool sent = outcome->kind != OUTCOME_UNSENT && !outcome->untried;
-    if (sent || outcome->unhealthy) { /* the latter, UNSENT: it held its slot for long */
-        enum breaker_change change =
-            origin_outcome(origin, outcome->unhealthy, now_us, pump->options.breaker_failures);
-        origin_took(origin, outcome->took_us);
-        pump->counts.opened += change == BREAKER_OPENED;
-        update_breaker(shipment, origin, change);
-        if (change == BREAKER_CLOSED && origin == shipment->origin && !shipment->own_url)
-            shipment->lane->window = 1;
-        bool busy = outcome->retry_after_us > 0 && (outcome->code == 429 || outcome->code == 503);
-        int64_t hold_us = outcome->retry_after_us;
-        if (hold_us > pump->options.retry_after_max_us)
-            hold_us = pump->options.retry_after_max_us;
-        if (busy && now_us + hold_us > origin->hold_us)
-            origin->hold_us = now_us + hold_us;
-    }
-    origin_wake(pump, origin);
-}
-
-/* Notes the outcome for the lane. Outcomes of jobs' own URLs neither pause the topic's target nor
- * keep the lane's window small. */
-static void update_lane(struct shipment *shipment, const struct outcome *outcome)
-{
-    struct pump *pump = shipment->pump;
-    struct lane *lane = shipment->lane;
-    int64_t now_us = pump_now(pump);
-    if (shipment->kept != lane->kept)
-        return;                            /* its settings have changed meanwhile */
-    if (outcome->kind == OUTCOME_UNSENT) { /* the sink says it is ready, but did not send */
-        lane->not_before_us = now_us + AGAIN_US;
-        return;
-    }
-    bool well = !outcome->unhealthy && !outcome->untried;
-    if ((well || shipment->own_url) && lane->window < pump->options.concurrency)
-        lane->window++;
-    if (shipment->own_url)
-        return;
-    if (outcome->kind == OUTCOME_DELIVERED) {
-        lane->failing_us = 0;
-        return;
-    }
-    if (!lane->failing_us)
-        lane->failing_us = now_us;
-    if (outcome->kind == OUTCOME_GONE)
-        lane_pause(lane, "gone");
-    else if (pump->options.disable_after_us &&
-             now_us - lane->failing_us >= pump->options.disable_after_us)
-        lane_pause(lane, "failing");
-}
-
-static void count_outcome(struct pump *pump, const struct outcome *outcome)
-{
-    struct pump_counts *counts = &pump->counts;
-    unsigned bucket = 0;
-    counts->outcomes[outcome->kind]++;
-    if (outcome->kind == OUTCOME_UNSENT || !outcome->address.len)
-        return; /* nothing was sent, so there is no duration */
-    while (bucket < PUMP_BUCKETS - 1 && outcome->took_us > pump_bound_us(bucket))
-        bucket++;
-    counts->took_us[bucket]++;
-    counts->took_us_sum += outcome->took_us > 0 ? (uint64_t)outcome->took_us : 0;
-}
-
-static void write_note(struct shipment *shipment, const struct outcome *outcome)
-{
-    shipment->end.note_code = outcome->code;
-    attempt_note_write(
-        &(struct attempt_note){.reason = outcome->reason,
-                               .address = outcome->address,
-                               .took_us = outcome->address.len ? outcome->took_us : -1,
-                               .response = outcome->response},
-        &shipment->note);
-}
-
-static void end_by_outcome(struct shipment *shipment, const struct outcome *outcome)
-{
-    switch (outcome->kind) {
-    case OUTCOME_DELIVERED: end_by(shipment, CMD_FINISH); break;
-    case OUTCOME_FAILED:
-        write_note(shipment, outcome);
-        retry_or_bury(shipment, outcome);
-        break;
-    case OUTCOME_REFUSED:
-    case OUTCOME_GONE:
-        write_note(shipment, outcome);
-        bury(shipment);
-        break;
-    case OUTCOME_UNSENT:
-    case OUTCOME_KINDS: shipment_return(shipment, 0); break;
-    }
-}
-
-static void end_test(struct shipment *shipment, const struct outcome *outcome)
-{
-    struct pump_test *test = shipment->test;
-    shipment->pump->tests--;
+    struct pump_trial *trial = shipment->trial;
+    shipment->pump->trials--;
     pump_wake(shipment->pump); /* a slot is free now */
     free_shipment(shipment);
-    if (test) {
-        test->shipment = NULL;
-        test->done(test, outcome);
+    if (trial) {
+        trial->shipment = NULL;
+        trial->done(trial, outcome);
     }
 }
 
 static void done(struct delivery *delivery, const struct outcome *outcome)
 {
     struct shipment *shipment = LIST_ENTRY(delivery, struct shipment, delivery);
-    struct pump *pump = shipment->pump;
     CHECK(shipment->state == SHIP_SENT);
     shipment->state = SHIP_ENDING;
     if (!shipment->lane) {
-        end_test(shipment, outcome);
+        end_trial(shipment, outcome);
         return;
     }
-    count_outcome(pump, outcome);
-    update_origin(shipment, shipment->origin, outcome);
-    if (shipment->of_key)
-        update_origin(shipment, shipment->of_key, outcome);
-    update_lane(shipment, outcome);
-    end_by_outcome(shipment, outcome);
+    shipment_apply_outcome(shipment, outcome);
     if (shipment->lane->state == LANE_RESERVING)
         lane_visit(shipment->lane);
 }
@@ -424,7 +280,7 @@ static void send_now(struct shipment *shipment)
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
     loop_cancel(pump->options.loop, &shipment->timer);
-    list_remove(&shipment->place);
+    unlist(shipment);
     shipment->slot = true;
     pump->counts.in_flight++;
     lane->in_flight++;
@@ -484,69 +340,6 @@ static bool try_to_send(struct shipment *shipment)
 
 /* ---- arriving ---- */
 
-/* The id is the same in each attempt and on each daemon, because the job's fields in it never
- * change. */
-static size_t make_message_id(const struct job_view *view, char *room)
-{
-    uint64_t hash =
-        XXH3_64bits_withSeed(view->topic.at, view->topic.len, (uint64_t)view->created_us);
-    return (size_t)snprintf(room, MESSAGE_ID_MAX, "msg_%llx_%016llx",
-                            (unsigned long long)view->ref.seq, (unsigned long long)hash);
-}
-
-/* Without the body. */
-static size_t room_of(const struct job_view *view, const struct job_properties *properties,
-                      size_t texts)
-{
-    size_t size = texts + view->content_type.len + view->topic.len;
-    size += properties->url.len + properties->key.len + properties->amqp.len;
-    size += properties->biz_key.len + properties->subtopic.len + properties->tags.len +
-            properties->extend_data.len;
-    size += properties->header_count * sizeof(struct target_header);
-    for (unsigned i = 0; i < properties->header_count; i++)
-        size += properties->headers[i].name.len + properties->headers[i].value.len;
-    return size;
-}
-
-static void pack_headers(struct packer *packer, const struct job_properties *properties,
-                         struct delivery *delivery)
-{
-    struct target_header *headers = (void *)packer->at; /* the room is aligned at its beginning */
-    packer->at += properties->header_count * sizeof(*headers);
-    for (unsigned i = 0; i < properties->header_count; i++) {
-        headers[i].name = pack(packer, properties->headers[i].name);
-        headers[i].value = pack(packer, properties->headers[i].value);
-    }
-    delivery->headers = headers;
-    delivery->header_count = properties->header_count;
-}
-
-static void pack_labels(struct packer *packer, const struct job_properties *properties,
-                        struct delivery *delivery)
-{
-    delivery->labels[DELIVERY_BIZ_KEY] = pack(packer, properties->biz_key);
-    delivery->labels[DELIVERY_SUBTOPIC] = pack(packer, properties->subtopic);
-    delivery->labels[DELIVERY_TAGS] = pack(packer, properties->tags);
-    delivery->labels[DELIVERY_EXTEND_DATA] = pack(packer, properties->extend_data);
-}
-
-/* Sets when the next attempt is made, and whether there is one, if this one fails. */
-static void plan_retry(struct shipment *shipment, const struct job_view *view)
-{
-    const struct topic_settings *settings = &shipment->kept->settings;
-    const int64_t *waits_us = view->retry_us;
-    uint32_t count = view->retry_count, failures = view->failures;
-    struct schedule schedule;
-    if (!count) { /* an empty one was given, or it was pushed before its topic had a target */
-        schedule = topic_settings_schedule(settings, &shipment->pump->standard);
-        waits_us = schedule.waits_us;
-        count = schedule.count;
-    }
-    shipment->last =
-        failures >= count || (settings->attempts_max && failures + 1 >= settings->attempts_max);
-    shipment->wait_us = shipment->last ? 0 : waits_us[failures];
-}
-
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
 {
     size_t bytes = sizeof(struct shipment) + room_bytes;
@@ -562,98 +355,29 @@ struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
     return shipment;
 }
 
-static struct shipment *shipment_of(struct lane *lane, const struct job_view *view, size_t room)
+/* The due time for a job whose key, or receiver, has no credit now; 0: for a free slot, or for the
+   receiver that the lane itself waits for. */
+static int64_t slot_of(const struct shipment *shipment)
 {
-    struct shipment *shipment = shipment_new(lane->pump, room);
-    shipment->lane = lane;
-    list_add_tail(&lane->all, &shipment->of_lane);
-    lane->shipments++;
-    shipment->end.ref.seq = view->ref.seq;
-    shipment->end.lease = view->lease;
-    shipment->lease_us = view->until_us;
-    shipment->kept = lane->kept;
-    if (lane->kept)
-        settings_hold(lane->kept);
-    return shipment;
-}
-
-/* The body stays in the memory of the reply: copying many MiB would take too long. */
-static void borrow_body(struct shipment *shipment, struct bytes body, struct reply_hold *hold,
-                        struct reply_share **io_share)
-{
-    if (!*io_share) {
-        *io_share = mem_alloc(sizeof(**io_share));
-        **io_share = (struct reply_share){.hold = hold, .users = 1};
-        hold->taken = true;
-    }
-    shipment->share = *io_share;
-    shipment->share->users++;
-    shipment->delivery.body = body;
-    shipment->bytes += body.len;
-    shipment->pump->counts.bytes += body.len;
-}
-
-static struct shipment *copy(struct lane *lane, const struct job_view *view,
-                             const struct job_properties *properties, struct reply_hold *hold,
-                             struct reply_share **io_share)
-{
-    char id_room[JOB_TEXT_ID_MAX], message_room[MESSAGE_ID_MAX];
-    struct pump *pump = lane->pump;
-    struct bytes id = job_ref_text(&view->ref, id_room);
-    struct bytes message_id = bytes_of(message_room, make_message_id(view, message_room));
-    bool borrows = hold && view->body.len > BORROW_BYTES;
-    size_t room = room_of(view, properties, id.len + message_id.len);
-    struct shipment *shipment = shipment_of(lane, view, room + (borrows ? 0 : view->body.len));
-    const struct target *target = &shipment->kept->settings.target;
-    struct delivery *delivery = &shipment->delivery;
-    struct packer packer = {.at = shipment->room};
-    bool http = target->type == TARGET_HTTP;
-    pack_headers(&packer, properties, delivery);
-    delivery->target = target;
-    shipment->own_url = http && properties->url.len > 0;
-    delivery->url = properties->url.len ? pack(&packer, properties->url)
-                    : http              ? target->http.url
-                                        : (struct bytes){0};
-    delivery->key = pack(&packer, properties->key);
-    delivery->amqp = pack(&packer, properties->amqp);
-    pack_labels(&packer, properties, delivery);
-    delivery->topic = pack(&packer, view->topic);
-    delivery->id = pack(&packer, id);
-    delivery->message_id = pack(&packer, message_id);
-    delivery->content_type = pack(&packer, view->content_type);
-    if (borrows)
-        borrow_body(shipment, view->body, hold, io_share);
-    else
-        delivery->body = pack(&packer, view->body);
-    delivery->body_kind = view->body_kind;
-    delivery->attempt = (uint32_t)view->failures + 1;
-    delivery->due_us = view->due_us;
-    delivery->timeout_us = pump_timeout_us(pump, target);
-    plan_retry(shipment, view);
-    return shipment;
-}
-
-/* The job can never be sent: buries it, with the reason as its note. */
-static void refuse(struct shipment *shipment, struct bytes reason)
-{
-    struct outcome outcome = {.kind = OUTCOME_REFUSED, .retry_after_us = -1, .reason = reason};
-    count_outcome(shipment->pump, &outcome);
-    write_note(shipment, &outcome);
-    bury(shipment);
-}
-
-/* There is no slot, or the receiver has no credit: gives the job back with a due time. */
-static void put_off(struct shipment *shipment)
-{
-    struct lane *lane = shipment->lane;
     struct origin *origin = shipment->origin, *of_key = shipment->of_key;
-    int64_t now_us = pump_now(lane->pump), due_us = 0;
-    bool slots = pump_slots(shipment->pump) > 0;
-    if (slots && of_key && !origin_credit(of_key, now_us))
-        due_us = origin_slot(of_key, now_us);
-    else if (slots && origin != lane->origin) /* the lane itself does not wait for this receiver */
-        due_us = origin_slot(origin, now_us);
-    shipment_return(shipment, due_us);
+    int64_t now_us = pump_now(shipment->pump);
+    if (!pump_slots(shipment->pump))
+        return 0;
+    if (of_key && !origin_credit(of_key, now_us))
+        return origin_slot(of_key, now_us);
+    return origin != shipment->lane->origin ? origin_slot(origin, now_us) : 0;
+}
+
+/* The first job of its key cannot be sent now. It waits in memory; or, as thousands of keys may
+   have such a job, until its time in the queue, where it keeps its place before those of its key.
+ */
+static void wait_for_turn(struct shipment *shipment)
+{
+    int64_t due_us = shipment->lane->ready < READY_MAX ? 0 : slot_of(shipment);
+    if (due_us > 0)
+        shipment_return(shipment, due_us);
+    else
+        shipment_make_ready(shipment);
 }
 
 void shipment_arrive(struct lane *lane, const struct job_view *view, struct reply_hold *hold,
@@ -670,32 +394,51 @@ void shipment_arrive(struct lane *lane, const struct job_view *view, struct repl
     enum err err = job_properties_read(view->properties, &pump->scratch, &properties, NULL);
     if (err)
         memset(&properties, 0, sizeof(properties));
-    struct shipment *shipment = copy(lane, view, &properties, hold, io_share);
+    struct shipment *shipment = shipment_copy(lane, view, &properties, hold, io_share);
     const struct target *target = shipment->delivery.target;
     shipment->origin = origin_of(lane, target, shipment->delivery.url);
     if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
-        refuse(shipment, BYTES("the job has a URL of its own, and push.job_targets is off"));
+        shipment_refuse(shipment,
+                        BYTES("the job has a URL of its own, and push.job_targets is off"));
         return;
     }
     if (err || !shipment->origin) {
-        refuse(shipment, err ? BYTES("the job's properties cannot be read")
-                             : BYTES("neither the job nor its topic has a URL to send to"));
+        shipment_refuse(shipment,
+                        err ? BYTES("the job's properties cannot be read")
+                            : BYTES("neither the job nor its topic has a URL to send to"));
         return;
     }
     shipment->of_key = origin_of_key(lane, shipment->delivery.key);
     if (lane_is_ordered(lane) && shipment->delivery.key.len) {
         arm_lease(shipment);
-        if (!key_order_arrive(lane->keys, shipment))
-            return;
-        if (!try_to_send(shipment))
-            list_add_tail(&pump->ready, &shipment->place);
+        if (key_order_arrive(lane->keys, shipment) && !try_to_send(shipment))
+            wait_for_turn(shipment);
         return;
     }
-    if (!try_to_send(shipment))
-        put_off(shipment);
+    if (!try_to_send(shipment)) /* gives it back */
+        shipment_return(shipment, slot_of(shipment));
 }
 
 /* ---- the turn, and the end ---- */
+
+/* Looks at all that are ready, once, as far as the budget goes. True: the rest follows. */
+static bool send_ready(struct pump *pump)
+{
+    if (!pump->ready_left)
+        pump->ready_left = pump->ready_count;
+    for (unsigned steps = 0; pump->ready_left && pump->ready_count && pump_slots(pump); steps++) {
+        if (steps > 0 && budget_spent(pump->options.budget))
+            return true;
+        struct list *place = pump->ready.next;
+        list_remove(place);
+        list_add_tail(&pump->ready, place); /* it leaves if it is sent */
+        pump->ready_left--;
+        budget_spend(pump->options.budget, END_NS);
+        (void)try_to_send(LIST_ENTRY(place, struct shipment, place));
+    }
+    pump->ready_left = 0;
+    return false;
+}
 
 bool shipments_step(struct pump *pump)
 {
@@ -706,19 +449,7 @@ bool shipments_step(struct pump *pump)
         list_remove(place);
         submit_end(LIST_ENTRY(place, struct shipment, place));
     }
-    /* Read only now: a command above may have been answered at once, and made another one ready. */
-    struct list *last = pump->ready.prev;
-    while (!list_empty(&pump->ready) && pump_slots(pump)) {
-        struct list *place = pump->ready.next;
-        list_remove(place);
-        struct shipment *shipment = LIST_ENTRY(place, struct shipment, place);
-        budget_spend(pump->options.budget, END_NS);
-        if (!try_to_send(shipment))
-            list_add_tail(&pump->ready, place);
-        if (place == last)
-            break;
-    }
-    return !list_empty(&pump->outbox);
+    return send_ready(pump) || !list_empty(&pump->outbox);
 }
 
 void shipments_give_back(struct lane *lane)

@@ -2,12 +2,9 @@
 
 #include "base/hex.h"
 
-/* What is before the first (or last) `mark`; *rest is what is behind it. False: there is none. */
-static bool split(struct bytes *rest, char mark, bool last, struct bytes *out_before)
+/* Splits *rest at the mark: what is behind it stays. False: `at` is NULL, there is no mark. */
+static bool split_at(struct bytes *rest, const char *at, struct bytes *out_before)
 {
-    const char *at = NULL;
-    if (rest->len)
-        at = last ? memrchr(rest->at, mark, rest->len) : memchr(rest->at, mark, rest->len);
     if (!at)
         return false;
     *out_before = bytes_of(rest->at, (size_t)(at - rest->at));
@@ -15,10 +12,20 @@ static bool split(struct bytes *rest, char mark, bool last, struct bytes *out_be
     return true;
 }
 
+static bool split_first(struct bytes *rest, char mark, struct bytes *out_before)
+{
+    return split_at(rest, rest->len ? memchr(rest->at, mark, rest->len) : NULL, out_before);
+}
+
+static bool split_last(struct bytes *rest, char mark, struct bytes *out_before)
+{
+    return split_at(rest, rest->len ? memrchr(rest->at, mark, rest->len) : NULL, out_before);
+}
+
 static const char *read_who(struct bytes who, struct journal_url *url)
 {
     struct bytes user = who;
-    if (split(&who, ':', false, &user) && !percent_decode(who, url->password, JOURNAL_WORD_MAX))
+    if (split_first(&who, ':', &user) && !percent_decode(who, url->password, JOURNAL_WORD_MAX))
         return "the password is longer than 255 bytes, or not percent-encoded";
     if (!percent_decode(user, url->user, JOURNAL_WORD_MAX) || !url->user[0])
         return "the user is missing: mysql://user@host/database";
@@ -31,7 +38,7 @@ static const char *read_host(struct bytes host, struct journal_url *url)
     uint64_t number = JOURNAL_PORT;
     if (host.len && host.at[0] == '[') {
         port = bytes_of(host.at + 1, host.len - 1);
-        if (!split(&port, ']', false, &before))
+        if (!split_first(&port, ']', &before))
             return "the ] of the address is missing";
         host = before;
         if (port.len && port.at[0] != ':')
@@ -39,7 +46,7 @@ static const char *read_host(struct bytes host, struct journal_url *url)
         port = port.len ? bytes_of(port.at + 1, port.len - 1) : port;
     } else {
         port = host;
-        if (split(&port, ':', true, &before))
+        if (split_last(&port, ':', &before))
             host = before;
         else
             port = (struct bytes){0};
@@ -68,9 +75,9 @@ static const char *read_options(struct bytes rest, struct journal_url *url)
     const char *why = NULL;
     while (rest.len && !why) {
         struct bytes option = rest, name;
-        if (!split(&rest, '&', false, &option))
+        if (!split_first(&rest, '&', &option))
             rest = (struct bytes){0};
-        if (!split(&option, '=', false, &name))
+        if (!split_first(&option, '=', &name))
             why = "behind the ? there are tls=… and socket=/path only";
         else if (bytes_eq(name, BYTES("tls")))
             why = read_tls(option, url);
@@ -90,13 +97,13 @@ static const char *read_all(struct bytes rest, struct journal_url *url)
         return "it must begin with mysql://";
     rest = bytes_of(rest.at + 8, rest.len - 8);
     database = rest;
-    if (split(&rest, '?', false, &database)) {
+    if (split_first(&rest, '?', &database)) {
         options = rest;
         rest = database;
     }
-    if (!split(&rest, '/', false, &host))
+    if (!split_first(&rest, '/', &host))
         return "the database is missing: mysql://user@host/database";
-    if (!split(&host, '@', true, &who))
+    if (!split_last(&host, '@', &who))
         return "the user is missing: mysql://user@host/database";
     why = read_who(who, url);
     why = why ? why : read_host(host, url);

@@ -91,11 +91,11 @@ static enum err fence_list(struct disk *disk, void (*each)(void *ctx, const char
     return behind->verbs->list(behind, each, ctx);
 }
 
-static enum err fence_open(struct disk *disk, const char *name, bool fresh,
+static enum err fence_open(struct disk *disk, const char *name, enum disk_cache cache,
                            struct disk_file **out_file)
 {
     struct disk *behind = self(disk)->behind;
-    return behind->verbs->open(behind, name, fresh, out_file);
+    return behind->verbs->open(behind, name, cache, out_file);
 }
 
 static void fence_close(struct disk *disk, struct disk_file *file)

@@ -28,10 +28,17 @@ enum { CLAIM_HOLDER_MAX = 40 };
 struct claim_row {
     bool exists;
     uint64_t epoch, count;
-    int64_t timeout_us;            /* of the session of its holder */
+    int64_t timeout_us;            /* of the session of its holder: claim_timeout_us() */
     char holder[CLAIM_HOLDER_MAX]; /* "": the last holder has resigned */
     char url[MEMBER_URL_MAX];      /* where clients reach the holder */
 };
+
+/* The time-out that a row has in milliseconds; below an hour, whatever somebody has written there.
+ */
+static inline int64_t claim_timeout_us(uint64_t timeout_ms)
+{
+    return (int64_t)(timeout_ms % 3600000) * 1000;
+}
 
 /* A request to the service. */
 struct claim_request {

@@ -172,7 +172,8 @@ static void copy_options(struct member_thread *thread)
     thread->copied.advertise = thread->advertise;
 }
 
-struct member *member_thread_open(const struct member_thread_options *options)
+enum err member_thread_open(const struct member_thread_options *options, struct member **out_member,
+                            struct member_error *out_error)
 {
     struct member_thread *thread = mem_zalloc(sizeof(*thread));
     thread->member.verbs = &verbs;
@@ -186,11 +187,14 @@ struct member *member_thread_open(const struct member_thread_options *options)
     int error = thread->event_fd < 0 ? errno : 0;
     if (!error)
         error = thread_start(&thread->thread, run, thread);
-    if (!error)
-        return &thread->member;
+    if (!error) {
+        *out_member = &thread->member;
+        return OK;
+    }
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(error));
     free_thread(thread);
-    errno = error;
-    return NULL;
+    options->ended(options->user);
+    return ERR_IO;
 }
 
 /* ---- the thread's side ---- */
@@ -206,6 +210,16 @@ static bool is_same(const struct member_view *a, const struct member_view *b)
            strcmp(a->leader, b->leader) == 0 && strcmp(a->why, b->why) == 0;
 }
 
+/* A service's message may have any characters. */
+static void copy_why(char room[MEMBER_WHY_MAX], const char *why)
+{
+    (void)snprintf(room, MEMBER_WHY_MAX, "%s", why);
+    for (char *at = room; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == '"' || *at == '\\')
+            *at = '\'';
+    }
+}
+
 void member_publish(struct member_thread *thread, const struct tenure *tenure, const char *leader,
                     bool connected, const char *why)
 {
@@ -215,7 +229,7 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
                                .terms = tenure->terms,
                                .loss = tenure->loss};
     (void)snprintf(view.leader, sizeof(view.leader), "%s", leader);
-    (void)snprintf(view.why, sizeof(view.why), "%s", why);
+    copy_why(view.why, why);
     lock(thread);
     bool leads = tenure->leading && !thread->requests.resign && !thread->requests.close;
     if (leads)

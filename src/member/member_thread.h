@@ -36,9 +36,10 @@ struct member_requests {
     bool close;
 };
 
-/* Loop's thread. Starts the member's thread. NULL: the system has no thread or descriptor left,
-   errno says why; then `ended` is not called. */
-struct member *member_thread_open(const struct member_thread_options *options);
+/* Loop's thread. Starts the member's thread, and takes over `user`. ERR_IO: the system has no
+   thread or descriptor left, out_error says which; `ended` has freed `user`. */
+enum err member_thread_open(const struct member_thread_options *options, struct member **out_member,
+                            struct member_error *out_error) MUST_USE;
 
 /* ---- called on the member's thread, unless they say otherwise ---- */
 
@@ -48,7 +49,8 @@ const struct member_options *member_thread_options(const struct member_thread *t
 int64_t member_now_us(void);
 
 /* Publishes the present state for the loop's thread. `leader`: its URL, or "". `why`: a clause
-   without passwords, or "". Both are copied. */
+   without passwords, or "". Both are copied; in `why`, characters that could not stand between
+   quotes in the log and in JSON become apostrophes. */
 void member_publish(struct member_thread *thread, const struct tenure *tenure, const char *leader,
                     bool connected, const char *why);
 

@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "base/time_us.h"
 #include "client/redis/resp.h"
 #include "client/redis/topology.h"
 #include "member/claim.h"
@@ -60,14 +59,9 @@ static struct redis_claim *of_call(struct link_call *call)
     return LIST_ENTRY(call, struct redis_claim, call);
 }
 
-/* Sets `why` without double quotes, because it is quoted in the log and in JSON. */
 static void set_why(struct redis_claim *redis, const char *what, const char *text)
 {
     (void)snprintf(redis->why, sizeof(redis->why), "%.60s%.170s", what, text);
-    for (char *at = redis->why; *at; at++) {
-        if ((unsigned char)*at < ' ' || *at == '"' || *at == '\\')
-            *at = '\'';
-    }
 }
 
 /* ---- answers ---- */
@@ -99,7 +93,7 @@ static bool read_answer(const redisReply *reply, struct claim_answer *out_answer
     row->exists = true;
     row->epoch = number_of(reply->element[1]);
     row->count = number_of(reply->element[2]);
-    row->timeout_us = (int64_t)(number_of(reply->element[3]) % 3600000) * 1000;
+    row->timeout_us = claim_timeout_us(number_of(reply->element[3]));
     take_text(reply->element[4], row->holder, sizeof(row->holder));
     take_text(reply->element[5], row->url, sizeof(row->url));
     return true;
@@ -232,9 +226,7 @@ static void begin(struct redis_claim *redis)
 
 static int64_t next_us(const struct redis_claim *redis)
 {
-    const struct tenure *tenure = &redis->claim.tenure;
-    int64_t at_us = claim_next_us(&redis->claim);
-    return tenure->leading ? time_earlier(at_us, tenure->deadline_us) : at_us;
+    return tenure_wake_us(&redis->claim.tenure, claim_next_us(&redis->claim));
 }
 
 static void turn(struct redis_claim *redis, int64_t until_us)
@@ -336,20 +328,18 @@ static enum err open_member(const struct member_options *options, struct member 
         err = make_tls(options, redis, out_error);
     if (!err)
         redis->loop = os_loop_new(&redis->clock, 0);
-    struct member *member = NULL;
-    if (redis->loop)
-        member = member_thread_open(&(struct member_thread_options){
-            .member = options, .user = redis, .run = run, .ended = ended});
-    if (member) {
-        *out_member = member;
-        return OK;
-    }
-    if (!err) {
+    if (!err && !redis->loop) {
         (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
         err = ERR_IO;
     }
-    ended(redis);
-    return err;
+    if (err) {
+        ended(redis);
+        return err;
+    }
+    return member_thread_open(
+        &(struct member_thread_options){
+            .member = options, .user = redis, .run = run, .ended = ended},
+        out_member, out_error);
 }
 
 const struct member_plugin redis_member = {

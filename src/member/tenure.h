@@ -52,6 +52,11 @@ void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us);
 bool tenure_expire(struct tenure *tenure, int64_t now_us);
 /* The same after a request was answered or lost: the thread may have waited for it until now. */
 bool tenure_expire_after_request(struct tenure *tenure, int64_t now_us);
+/* When the owner has to wake up: at `at_us`, or at the deadline of the term, if that is earlier. */
+static inline int64_t tenure_wake_us(const struct tenure *tenure, int64_t at_us)
+{
+    return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
+}
 /* Notes an epoch that another laterd leads, or led, with. */
 void tenure_note_epoch(struct tenure *tenure, uint64_t epoch);
 

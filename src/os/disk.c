@@ -130,10 +130,10 @@ static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char 
     return err;
 }
 
-static enum err disk_open(struct disk *disk, const char *name, bool fresh,
+static enum err disk_open(struct disk *disk, const char *name, enum disk_cache cache,
                           struct disk_file **out_file)
 {
-    return disk_file_open(of_port(disk)->dir_fd, name, fresh, out_file);
+    return disk_file_open(of_port(disk)->dir_fd, name, cache, out_file);
 }
 
 static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
@@ -296,13 +296,12 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
     if (made) { /* the directory's own name must survive a power cut */
         int parent_fd = openat(dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (parent_fd >= 0) {
-            (void)disk_file_sync(parent_fd,
-                                 false); /* some file systems refuse; nothing else to do */
+            (void)disk_file_sync(parent_fd); /* some file systems refuse; nothing else to do */
             (void)close(parent_fd);
         }
     }
     struct os_disk *disk = mem_zalloc(sizeof(*disk));
-    if (!mailbox_init(&disk->ended, true)) {
+    if (!mailbox_init(&disk->ended)) {
         int saved = errno;
         (void)close(dir_fd);
         mem_free(disk);
@@ -315,7 +314,7 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
     for (int i = 0; i < LANE_COUNT; i++) {
         disk->lanes[i].disk = disk;
         disk->lanes[i].most = i == LANE_READ ? READERS : 1;
-        (void)mailbox_init(&disk->lanes[i].todo, false); /* needs no descriptor */
+        mailbox_init_unwatched(&disk->lanes[i].todo);
     }
     *out_disk = disk;
     return OK;

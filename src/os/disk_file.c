@@ -167,11 +167,21 @@ static int write_ahead(int fd, const struct disk_op *op)
     return write_all(fd, (const char *)op->data + done, op->len - done, op->offset + done);
 }
 
-int disk_file_sync(int fd, bool data_only)
+int disk_file_sync(int fd)
 {
     int failed;
     do
-        failed = data_only ? fdatasync(fd) : fsync(fd);
+        failed = fsync(fd);
+    while (failed && errno == EINTR);
+    return failed ? errno : 0;
+}
+
+/* The same without what is not needed to read the data, such as times. */
+static int sync_data(int fd)
+{
+    int failed;
+    do
+        failed = fdatasync(fd);
     while (failed && errno == EINTR);
     return failed ? errno : 0;
 }
@@ -208,7 +218,7 @@ static int write_sync(int dir_fd, const struct disk_op *op)
         file->direct_fd = -1;
     }
     int failed = write_ahead(file->fd, op);
-    return failed ? failed : disk_file_sync(file->fd, true);
+    return failed ? failed : sync_data(file->fd);
 }
 
 static struct disk_file *file_new(int fd, const char *name)
@@ -291,9 +301,9 @@ static int fill_file(int dir_fd, struct disk_file *file, const struct disk_op *o
     if (!failed && !(op->reserve && taken))
         failed = write_zeros(dir_fd, file, op->len);
     if (!failed)
-        failed = disk_file_sync(file->fd, false);
+        failed = disk_file_sync(file->fd);
     (void)posix_fadvise(file->fd, 0, (off_t)op->len, POSIX_FADV_DONTNEED); /* only a hint */
-    return failed ? failed : disk_file_sync(dir_fd, false);
+    return failed ? failed : disk_file_sync(dir_fd);
 }
 
 static int make_file(int dir_fd, struct disk_op *op)
@@ -321,7 +331,7 @@ static int replace_file(int dir_fd, struct disk_op *op)
         return errno;
     int failed = write_given(fd, op);
     if (!failed)
-        failed = disk_file_sync(fd, false);
+        failed = disk_file_sync(fd);
     if (close(fd) && !failed)
         failed = errno;
     if (!failed && renameat(dir_fd, name, dir_fd, op->name))
@@ -330,21 +340,21 @@ static int replace_file(int dir_fd, struct disk_op *op)
         (void)unlinkat(dir_fd, name, 0); /* the first error is reported */
         return failed;
     }
-    return disk_file_sync(dir_fd, false);
+    return disk_file_sync(dir_fd);
 }
 
 static int remove_file(int dir_fd, const struct disk_op *op)
 {
     if (unlinkat(dir_fd, op->name, 0) && errno != ENOENT)
         return errno;
-    return disk_file_sync(dir_fd, false);
+    return disk_file_sync(dir_fd);
 }
 
 static int rename_file(int dir_fd, const struct disk_op *op)
 {
     if (renameat(dir_fd, op->name, dir_fd, op->data))
         return errno;
-    return disk_file_sync(dir_fd, false);
+    return disk_file_sync(dir_fd);
 }
 
 /* True if no other process holds the file and it has no other hard link; false if unknown. */
@@ -360,12 +370,12 @@ static int begin_anew(int dir_fd, int fd, const struct disk_op *op, bool *out_re
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only a hint: nobody reads that again */
     int failed = write_all(fd, op->data, op->len, 0);
     if (!failed)
-        failed = disk_file_sync(fd, true);
+        failed = sync_data(fd);
     if (!failed && renameat(dir_fd, op->name, dir_fd, op->to_name))
         failed = errno;
     *out_renamed = !failed;
     if (!failed)
-        failed = disk_file_sync(dir_fd, false);
+        failed = disk_file_sync(dir_fd);
     return failed ? failed : disk_file_lock(fd, F_UNLCK);
 }
 
@@ -385,8 +395,9 @@ static int reuse_file(int dir_fd, struct disk_op *op)
 
 static int sync_file(int dir_fd, const struct disk_op *op)
 {
-    int failed = disk_file_sync(op->file->fd, op->name[0] == '\0');
-    return failed || op->name[0] == '\0' ? failed : disk_file_sync(dir_fd, false);
+    bool named = op->name[0] != '\0';
+    int failed = named ? disk_file_sync(op->file->fd) : sync_data(op->file->fd);
+    return failed || !named ? failed : disk_file_sync(dir_fd);
 }
 
 /* Reads leave no access time, where that may be asked for (our own files): some 20 ns each. */
@@ -396,7 +407,8 @@ static int open_without_atime(int dir_fd, const char *name)
     return fd < 0 && errno == EPERM ? disk_file_descriptor(dir_fd, name, O_RDWR) : fd;
 }
 
-enum err disk_file_open(int dir_fd, const char *name, bool fresh, struct disk_file **out_file)
+enum err disk_file_open(int dir_fd, const char *name, enum disk_cache cache,
+                        struct disk_file **out_file)
 {
     int fd = open_without_atime(dir_fd, name);
     if (fd < 0 && (errno == EACCES || errno == EROFS))
@@ -404,8 +416,8 @@ enum err disk_file_open(int dir_fd, const char *name, bool fresh, struct disk_fi
     if (fd < 0)
         return disk_file_err(errno);
     struct disk_file *file = file_new(fd, name);
-    file->fresh = fresh;
-    if (fresh)
+    file->fresh = cache == DISK_FRESH;
+    if (file->fresh)
         (void)direct_fd(dir_fd, file); /* without it: the page cache is dropped before reading */
     *out_file = file;
     return OK;
@@ -469,7 +481,8 @@ enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_
 static enum err read_file(int dir_fd, struct disk_op *op)
 {
     bool opens = !op->file;
-    enum err err = opens ? disk_file_open(dir_fd, op->name, op->fresh, &op->file) : OK;
+    enum disk_cache cache = op->fresh ? DISK_FRESH : DISK_CACHED;
+    enum err err = opens ? disk_file_open(dir_fd, op->name, cache, &op->file) : OK;
     if (err)
         return err;
     CHECK(op->file);

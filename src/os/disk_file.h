@@ -24,11 +24,11 @@ int disk_file_descriptor(int dir_fd, const char *name, int flags);
 /* Locks all of a file: F_RDLCK, F_WRLCK or F_UNLCK. Returns 0 or an errno, at once. */
 int disk_file_lock(int fd, short type);
 
-/* fdatasync or fsync; returns 0 or an errno. A failed one must not be tried again. */
-int disk_file_sync(int fd, bool data_only);
+/* Of a file or a directory. Returns 0 or an errno. A failed one must not be tried again. */
+int disk_file_sync(int fd);
 
 /* As disk_verbs.open, read, exact, fetch and close. */
-enum err disk_file_open(int dir_fd, const char *name, bool fresh,
+enum err disk_file_open(int dir_fd, const char *name, enum disk_cache cache,
                         struct disk_file **out_file) MUST_USE;
 enum err disk_file_read(struct disk_file *file, uint64_t offset, void *at, size_t len,
                         size_t *out_len) MUST_USE;

@@ -43,7 +43,7 @@ void os_loop_wake_by(struct os_loop *loop, int fd);
 /* Undoes os_loop_wake_by(); must be called before the descriptor is closed. */
 void os_loop_forget(struct os_loop *loop, int fd);
 
-/* The number of open streams: of clients, and to servers. */
+/* For tests: the number of open streams, of clients and to servers. */
 unsigned os_loop_count(const struct os_loop *loop);
 
 #endif

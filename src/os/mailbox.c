@@ -8,14 +8,20 @@
 #include "base/mem.h"
 #include "port/loop.h"
 
-bool mailbox_init(struct mailbox *mailbox, bool watched)
+void mailbox_init_unwatched(struct mailbox *mailbox)
 {
-    int event_fd = watched ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    if (watched && event_fd < 0)
-        return false;
-    *mailbox = (struct mailbox){.event_fd = event_fd};
+    *mailbox = (struct mailbox){.event_fd = -1};
     (void)pthread_mutex_init(&mailbox->mutex, NULL); /* these cannot fail on Linux */
     (void)pthread_cond_init(&mailbox->posted, NULL);
+}
+
+bool mailbox_init(struct mailbox *mailbox)
+{
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0)
+        return false;
+    mailbox_init_unwatched(mailbox);
+    mailbox->event_fd = event_fd;
     return true;
 }
 
@@ -97,7 +103,7 @@ int mailbox_fd(const struct mailbox *mailbox)
 struct shared_mailbox *shared_mailbox_new(void)
 {
     struct shared_mailbox *shared = mem_zalloc(sizeof(*shared));
-    if (mailbox_init(&shared->mailbox, true)) {
+    if (mailbox_init(&shared->mailbox)) {
         atomic_init(&shared->users, 1);
         return shared;
     }

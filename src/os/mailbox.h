@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/err.h"
 #include "base/queue.h"
 
 struct mailbox {
@@ -23,8 +24,10 @@ struct mailbox {
     int event_fd; /* -1: made without */
 };
 
-/* `watched`: with a descriptor for epoll. False: no descriptor is left, errno says why. */
-bool mailbox_init(struct mailbox *mailbox, bool watched);
+/* With a descriptor for epoll. False: no descriptor is left, errno says why. */
+bool mailbox_init(struct mailbox *mailbox) MUST_USE;
+/* Without one: for a thread that waits by mailbox_wait(). */
+void mailbox_init_unwatched(struct mailbox *mailbox);
 /* Messages in it are not freed; no thread may wait for it, or post to it. */
 void mailbox_fini(struct mailbox *mailbox);
 

@@ -36,7 +36,7 @@ int thread_start_detached(void *(*run)(void *arg), void *arg)
 
 bool thread_join_within(pthread_t thread, int64_t us)
 {
-    int64_t until_us = clock_wall_us() + (us > 0 ? us : 0); /* as pthread_timedjoin_np() wants it */
+    int64_t until_us = clock_monotonic_us() + (us > 0 ? us : 0); /* the wall clock may be set */
     struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
-    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }

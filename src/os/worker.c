@@ -87,11 +87,11 @@ struct os_worker *os_worker_new(void)
 {
     struct os_worker *worker = mem_zalloc(sizeof(*worker));
     worker->port.verbs = &verbs;
-    if (!mailbox_init(&worker->ran, true)) {
+    if (!mailbox_init(&worker->ran)) {
         mem_free(worker);
         return NULL;
     }
-    (void)mailbox_init(&worker->waiting, false); /* needs no descriptor */
+    mailbox_init_unwatched(&worker->waiting);
     return worker;
 }
 

@@ -85,7 +85,7 @@ struct disk_op {
      * again.
      */
     bool reserve;
-    bool fresh;  /* DISK_READ that opens: bypasses the page cache, as in open() */
+    bool fresh;  /* DISK_READ that opens: as open() with DISK_FRESH */
     bool direct; /* DISK_READ: does so if is_direct(), which a file that it opens is then if it can
                   */
     bool exact;  /* DISK_READ that opens: no read-ahead, as after exact() */
@@ -120,6 +120,12 @@ struct disk_op {
 
 enum disk_access { DISK_TO_WRITE, DISK_TO_READ };
 
+/* How an open file is read. */
+enum disk_cache {
+    DISK_CACHED,
+    DISK_FRESH, /* past the page cache: what is on the device */
+};
+
 struct disk {
     const struct disk_verbs *verbs;
 };
@@ -134,11 +140,9 @@ struct disk_verbs {
     void (*unlock)(struct disk *disk);
     /* Calls `each` with every file name in the directory, in no order. */
     enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);
-    /*
-     * ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free now). `fresh`: reads bypass the page
-     * cache, and so see what is on the device.
-     */
-    enum err (*open)(struct disk *disk, const char *name, bool fresh, struct disk_file **out_file);
+    /* ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free now). */
+    enum err (*open)(struct disk *disk, const char *name, enum disk_cache cache,
+                     struct disk_file **out_file);
     void (*close)(struct disk *disk, struct disk_file *file);
     /*
      * Until it is closed no process uses this file for something else (DISK_REUSE). ERR_AGAIN: one

@@ -100,7 +100,7 @@ struct member_error {
 };
 
 /* Defined by a plugin (laterd-zookeeper.so, laterd-member-mysql.so), or built into member/. */
-enum { MEMBER_PLUGIN_ABI = 4 };
+enum { MEMBER_PLUGIN_ABI = 5 };
 #define MEMBER_PLUGIN_SYMBOL "laterd_member_plugin"
 
 struct member_plugin {

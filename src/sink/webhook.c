@@ -377,7 +377,7 @@ static const struct sink_verbs verbs = {
 struct sink *webhook_new(const struct webhook_options *options)
 {
     struct webhook *webhook = mem_zalloc(sizeof(*webhook));
-    bool made = mailbox_init(&webhook->mailbox, true);
+    bool made = mailbox_init(&webhook->mailbox);
     if (!made) {
         mem_free(webhook);
         return NULL;

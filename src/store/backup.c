@@ -96,7 +96,7 @@ static enum err hold(struct capture *capture, const char *name)
     held.is_slice = never_changes(name);
     CHECK(strlen(name) < sizeof(held.name));
     (void)memcpy(held.name, name, strlen(name) + 1); /* names of the disk fit */
-    enum err err = capture->disk->verbs->open(capture->disk, name, false, &held.file);
+    enum err err = capture->disk->verbs->open(capture->disk, name, DISK_CACHED, &held.file);
     if (err == ERR_NOT_FOUND) {
         uint32_t number;
         bool half_made; /* it was merged meanwhile: another round finds the merged one */

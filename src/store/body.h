@@ -80,9 +80,10 @@ void store_read_ahead(struct store *store, const struct body_place *places, uint
 /* Since the last call, was a body read that a read ahead had brought, or should have? */
 bool store_wants_read_ahead(struct store *store);
 
-/* How many bodies had to be read from the disk so far. O(1). */
+/* For tests: how many bodies had to be read from the disk so far. O(1). */
 uint64_t store_cold_reads(const struct store *store);
-/* Bytes of memory of reads under way, of cached bytes, and of fetches not ended. O(1). */
+/* For tests: bytes of memory of reads under way, of cached bytes, and of fetches not ended. O(1).
+ */
 size_t store_read_bytes(const struct store *store);
 
 #endif

@@ -28,6 +28,9 @@ enum {
     /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
        milliseconds, most of them page faults of fresh memory. */
     IN_TURN_BYTES = READ_BYTES,
+    /* Records that are copied from shared reads in one turn, to a fetch each, and checked: any
+       number of clients may ask for one of 128 KiB at once. */
+    SERVED_BYTES = 512 * 1024,
     KEPT_LISTS = 256, /* a power of two: as many as there are lone reads kept, at most */
 };
 
@@ -69,6 +72,8 @@ struct body_reads {
     uint64_t looks;                  /* reads that were examined to find a cached one: for tests */
     uint32_t waiting_count, ahead_count, under_way_count;
     size_t under_way_bytes, kept_bytes, fetched_bytes;
+    size_t served_bytes; /* of shared reads in this turn: SERVED_BYTES */
+    bool again;          /* a turn should follow: some were served, or may be then */
     int64_t retry_at_us; /* when to try again, if no descriptor was free */
     bool wants_ahead;    /* see store_wants_read_ahead() */
 };
@@ -176,6 +181,15 @@ static enum err show(struct body_reads *reads, struct body_fetch *fetch)
     return record_open(fetch->bytes, len, &fetch->place, &fetch->content);
 }
 
+/* May one more fetch be served from a shared read in this turn? While nothing is being read at
+   least one is, so that replies that lack only that become whole, and give their memory back. */
+static bool may_serve(const struct body_reads *reads)
+{
+    if (reads->served_bytes == 0 && reads->under_way_count == 0)
+        return true;
+    return reads->served_bytes < SERVED_BYTES && reads->fetched_bytes < FETCHED_BYTES;
+}
+
 /* Ends the fetch with its record from the read. */
 static void serve(struct body_reads *reads, struct body_fetch *fetch, const struct body_read *read)
 {
@@ -186,6 +200,7 @@ static void serve(struct body_reads *reads, struct body_fetch *fetch, const stru
         return;
     }
     const char *record = read->bytes + (start_of(place) - read->start);
+    reads->served_bytes += len;
     fetch->bytes = mem_alloc(len);
     memcpy(fetch->bytes, record, len);
     end_fetch(reads, fetch, show(reads, fetch));
@@ -258,6 +273,16 @@ static void serve_large(struct body_reads *reads, struct body_read *read)
     end_fetch(reads, fetch, err);
 }
 
+/* Serves its fetches: one, and as many more as may be in this turn. The others are served later,
+   while the read is kept. */
+static void serve_all(struct body_reads *reads, struct body_read *read)
+{
+    for (bool first = true; !list_empty(&read->fetches) && (first || may_serve(reads));
+         first = false)
+        serve(reads, fetch_of(read->fetches.next), read);
+    queue_again(reads, read, false);
+}
+
 static void read_ended(struct disk_op *op)
 {
     struct body_read *read = op->owner;
@@ -275,8 +300,7 @@ static void read_ended(struct disk_op *op)
         serve_large(reads, read);
     } else {
         read->end = read->start + op->got;
-        while (!list_empty(&read->fetches))
-            serve(reads, fetch_of(read->fetches.next), read);
+        serve_all(reads, read);
     }
     if (op->err || read->alone || op->got == 0)
         read_free(read);
@@ -383,32 +407,44 @@ static void queue_settled(struct body_reads *reads)
     }
 }
 
-/* Finds or makes the fetch's read. */
-static void plan(struct body_reads *reads, struct body_fetch *fetch)
+/* Serves the fetch from a read that is kept. False: not in this turn. */
+static bool serve_kept(struct body_reads *reads, struct body_fetch *fetch, struct body_read *read)
+{
+    reads->again = true;
+    if (!may_serve(reads)) { /* if others hold the memory, what ends them starts a turn */
+        reads->again = reads->fetched_bytes < FETCHED_BYTES || reads->under_way_count == 0;
+        return false;
+    }
+    list_remove(&read->link);
+    list_add_tail(&reads->kept, &read->link);
+    serve(reads, fetch, read);
+    return true;
+}
+
+/* Finds or makes the fetch's read, or ends it. False: it stays in the queue for this turn. */
+static bool plan(struct body_reads *reads, struct body_fetch *fetch)
 {
     const struct body_place *place = &fetch->place;
     const struct segment *segment = segments_find(reads->store->segments, fetch->segment);
     bool unsettled = is_unsettled(reads->store, place);
     if (unsettled && reads->store->failed) { /* nothing more reaches its file */
         end_fetch(reads, fetch, ERR_IO);
-        return;
+        return true;
     }
     if (unsettled) { /* the end of its commit starts a turn */
         list_remove(&fetch->link);
         list_add_tail(&reads->unsettled, &fetch->link);
-        return;
+        return true;
     }
     if (!segment || !segment_readable(segment) || end_of(place) > segment->end) {
         end_fetch(reads, fetch, ERR_DAMAGED);
-        return;
+        return true;
     }
     struct body_read *read = NULL;
     if (!fetch->alone && record_read_bytes(place) <= READ_BYTES) {
         read = find_kept_of(reads, place);
-        if (read) { /* it has ended since the call of store_read() */
-            serve(reads, fetch, read);
-            return;
-        }
+        if (read) /* it has ended since the call of store_read() */
+            return serve_kept(reads, fetch, read);
         read = find(&reads->under_way, place);
         read = read ? read : find_near(&reads->waiting, place);
         read = read ? read : find_near(&reads->ahead, place);
@@ -418,6 +454,7 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
         ahead_add(reads, read); /* until it is attached */
     }
     attach(reads, read, fetch);
+    return true;
 }
 
 /* ---- starting ---- */
@@ -497,14 +534,12 @@ static bool nothing_waits(const struct body_reads *reads)
     return list_empty(&reads->queue) && list_empty(&reads->waiting) && list_empty(&reads->ahead);
 }
 
-void body_reads_turn(struct body_reads *reads)
+static void plan_and_start(struct body_reads *reads)
 {
-    if (!list_empty(&reads->unsettled))
-        queue_settled(reads);
-    if (nothing_waits(reads) || reads->store->now_us < reads->retry_at_us)
-        return;
-    while (!list_empty(&reads->queue) && reads->waiting_count + reads->under_way_count < READS_MAX)
-        plan(reads, fetch_of(reads->queue.next));
+    while (!list_empty(&reads->queue) &&
+           reads->waiting_count + reads->under_way_count < READS_MAX &&
+           plan(reads, fetch_of(reads->queue.next)))
+        ;
     while (!list_empty(&reads->waiting) && has_room(reads, of_link(reads->waiting.next)))
         start(reads, of_link(reads->waiting.next));
     while (list_empty(&reads->waiting) && !list_empty(&reads->ahead) &&
@@ -512,9 +547,21 @@ void body_reads_turn(struct body_reads *reads)
         start(reads, of_link(reads->ahead.next));
 }
 
+void body_reads_turn(struct body_reads *reads)
+{
+    reads->again = false;
+    if (!list_empty(&reads->unsettled))
+        queue_settled(reads);
+    if (!nothing_waits(reads) && reads->store->now_us >= reads->retry_at_us)
+        plan_and_start(reads);
+    reads->served_bytes = 0;
+}
+
 int64_t body_reads_next_us(const struct body_reads *reads)
 {
     bool waits = !nothing_waits(reads) && reads->store->now_us < reads->retry_at_us;
+    if (reads->again)
+        return reads->store->now_us;
     if (reads->store->failed && !list_empty(&reads->unsettled))
         return reads->store->now_us; /* no commit will start the turn that ends them */
     return waits ? reads->retry_at_us : INT64_MAX;

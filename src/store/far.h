@@ -78,6 +78,11 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
 void store_far_fetch(struct store *store, struct far_fetch *fetch);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
 void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
+/* The memory that the event of an ended fetch lies in, for event::memory: who takes it over keeps
+   it until the event is not used any more. */
+struct buf *store_far_fetch_memory(struct far_fetch *fetch);
+
+enum { FAR_PAGE_BODY_MAX = 64 * 1024 };
 
 /*
  * The first far jobs of a topic, in the order of due time and number, or the last ones, backwards.
@@ -91,7 +96,9 @@ struct far_page {
     uint64_t seq;         /* … and number */
     bool backwards;       /* in descending order, from the last one on */
     uint32_t max;         /* number of jobs at most; at least 1 */
-    bool with_bodies;     /* false: only the length of a body is set */
+    /* False: only the length of a body is set. True: the same of those above FAR_PAGE_BODY_MAX,
+       which would take too long to copy: their .body.at is NULL. */
+    bool with_bodies;
     /* Called once when it has ended, from store_far_page(), store_poll() or store_turn(). `err` is
      * set, and on OK all below it, valid until store_far_page_end(). */
     void (*done)(struct far_page *page);

@@ -16,7 +16,7 @@
 enum { WINDOW_BYTES = 256 * 1024 };
 
 struct follower {
-    struct followers *all;
+    struct followers *followers;
     char name[FOLLOWER_NAME_MAX]; /* empty: this entry is free */
     enum follower_state state;
     uint64_t cursor;
@@ -64,131 +64,132 @@ static bool needs(const struct follower *follower, uint64_t batch)
 
 /* ---- reads of the disk ---- */
 
-static void take_window(struct follower *follower, struct followers *all)
+static void take_window(struct follower *follower, struct followers *followers)
 {
     mem_free(follower->window);
-    follower->window = all->into;
-    follower->cap = all->want;
-    follower->len = all->got;
-    follower->start = all->at;
-    follower->window_number = all->number;
-    follower->window_synced = all->synced;
-    follower->checked = all->head.number;
-    follower->whole = all->whole;
-    all->into = NULL;
+    follower->window = followers->into;
+    follower->cap = followers->want;
+    follower->len = followers->got;
+    follower->start = followers->at;
+    follower->window_number = followers->number;
+    follower->window_synced = followers->synced;
+    follower->checked = followers->head.number;
+    follower->whole = followers->whole;
+    followers->into = NULL;
 }
 
 /* Ends the read, with or without success. */
-static void end_read(struct followers *all, enum err err)
+static void end_read(struct followers *followers, enum err err)
 {
-    struct follower *follower = all->reader;
-    all->reader = NULL;
+    struct follower *follower = followers->reader;
+    followers->reader = NULL;
     if (follower)
         follower->read_err = err == ERR_NOT_FOUND ? ERR_IO : err;
     if (follower && !err)
-        take_window(follower, all);
-    mem_free(all->into);
-    all->into = NULL;
+        take_window(follower, followers);
+    mem_free(followers->into);
+    followers->into = NULL;
 }
 
 static void read_ended(struct disk_op *op)
 {
-    struct followers *all = op->owner;
-    struct segments *segments = all->store->segments;
-    struct segment *segment = segments_find(segments, all->number);
-    CHECK(all->reading && segment);
-    all->reading = false;
-    all->got = op->got;
+    struct followers *followers = op->owner;
+    struct segments *segments = followers->store->segments;
+    struct segment *segment = segments_find(segments, followers->number);
+    CHECK(followers->reading && segment);
+    followers->reading = false;
+    followers->got = op->got;
     segments_read_end(segments, segment, op);
-    end_read(all, op->err);
+    end_read(followers, op->err);
 }
 
-static void begin_read(struct followers *all, struct follower *follower, size_t len)
+static void begin_read(struct followers *followers, struct follower *follower, size_t len)
 {
-    const struct segment *segment = segments_find(all->store->segments, follower->number);
+    const struct segment *segment = segments_find(followers->store->segments, follower->number);
     uint64_t left = segment->end - follower->offset;
-    all->want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
-    all->want = all->want < len ? len : all->want;
-    all->into = mem_aligned(BLOCK, all->want);
-    all->at = follower->offset;
-    all->number = follower->number;
-    all->synced = log_synced(all->store->log);
-    all->head.number = 0;
-    all->whole = false;
-    all->got = 0;
-    all->reader = follower;
+    followers->want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
+    followers->want = followers->want < len ? len : followers->want;
+    followers->into = mem_aligned(BLOCK, followers->want);
+    followers->at = follower->offset;
+    followers->number = follower->number;
+    followers->synced = log_synced(followers->store->log);
+    followers->head.number = 0;
+    followers->whole = false;
+    followers->got = 0;
+    followers->reader = follower;
 }
 
 /* By the disk's threads. */
-static void read_window(struct followers *all, void (*inspect)(struct disk_op *op))
+static void read_window(struct followers *followers, void (*inspect)(struct disk_op *op))
 {
-    struct segments *segments = all->store->segments;
-    all->reading = true;
-    all->op = (struct disk_op){
-        .into = all->into,
-        .len = all->want,
-        .offset = all->at,
+    struct segments *segments = followers->store->segments;
+    followers->reading = true;
+    followers->op = (struct disk_op){
+        .into = followers->into,
+        .len = followers->want,
+        .offset = followers->at,
         .inspect = inspect,
         .done = read_ended,
-        .owner = all,
+        .owner = followers,
     };
-    segments_read(segments, segments_find(segments, all->number), &all->op);
+    segments_read(segments, segments_find(segments, followers->number), &followers->op);
 }
 
 /* Reads `len` bytes at the follower's position into its window. ERR_AGAIN: a read is under way. */
 static enum err fill_window(struct follower *follower, size_t len)
 {
-    struct followers *all = follower->all;
-    struct segments *segments = all->store->segments;
+    struct followers *followers = follower->followers;
+    struct segments *segments = followers->store->segments;
     struct segment *segment = segments_find(segments, follower->number);
     enum err err = follower->read_err;
     follower->read_err = OK;
-    if (all->reading || err)
+    if (followers->reading || err)
         return err ? err : ERR_AGAIN;
-    begin_read(all, follower, len);
-    err = segments_read_cached(segments, segment, all->at, all->into, all->want, &all->got);
+    begin_read(followers, follower, len);
+    err = segments_read_cached(segments, segment, followers->at, followers->into, followers->want,
+                               &followers->got);
     if (err != ERR_AGAIN) {
-        end_read(all, err);
+        end_read(followers, err);
         err = follower->read_err;
         follower->read_err = OK;
         return err;
     }
-    read_window(all, NULL);
+    read_window(followers, NULL);
     return ERR_AGAIN;
 }
 
 /* On a thread of the disk. */
 static void check_large(struct disk_op *op)
 {
-    struct followers *all = op->owner;
-    all->whole = op->got >= batch_bytes(all->head.payload_bytes) &&
-                 batch_whole(&all->head, all->into, all->key);
+    struct followers *followers = op->owner;
+    followers->whole = op->got >= batch_bytes(followers->head.payload_bytes) &&
+                       batch_whole(&followers->head, followers->into, followers->key);
 }
 
 /* Reads the batch at the follower's position into a window that begins with it, and checks it.
    ERR_AGAIN: a read is under way. */
 static enum err read_large(struct follower *follower, const struct batch_head *head, uint64_t key)
 {
-    struct followers *all = follower->all;
+    struct followers *followers = follower->followers;
     enum err err = follower->read_err;
     bool there = follower->window && follower->window_number == follower->number &&
                  follower->start == follower->offset && follower->checked == head->number;
     if (there)
         return OK;
     follower->read_err = OK;
-    if (all->reading || err)
+    if (followers->reading || err)
         return err ? err : ERR_AGAIN;
-    begin_read(all, follower, batch_bytes(head->payload_bytes));
-    all->head = *head;
-    all->key = key;
-    read_window(all, check_large);
+    begin_read(followers, follower, batch_bytes(head->payload_bytes));
+    followers->head = *head;
+    followers->key = key;
+    read_window(followers, check_large);
     return ERR_AGAIN;
 }
 
 /* `len` bytes at the follower's position, as they were when batch `read` + 1 was durable. */
 static enum err bytes_at(struct follower *follower, size_t len, const char **out_at)
 {
-    const struct log *log = follower->all->store->log;
+    const struct log *log = follower->followers->store->log;
     size_t recent_len = 0;
     const char *recent = log_recent(log, where_of(follower->number, follower->offset), &recent_len);
     if (recent && recent_len >= len) {
@@ -225,11 +226,11 @@ static void enter(struct follower *follower, const struct segment *segment)
    O(segments); called at the beginning, and at the end of the log. */
 static bool find_segment(struct follower *follower)
 {
-    const struct segments *segments = follower->all->store->segments;
+    const struct segments *segments = follower->followers->store->segments;
     const struct segment *found = NULL;
     for (const struct segment *segment = segments_first(segments);
          segment && segment->batch_first <= follower->read + 1;
-         segment = segments_after(segments, segment), follower->all->looks++)
+         segment = segments_after(segments, segment), follower->followers->looks++)
         found = segment;
     if (found)
         enter(follower, found);
@@ -240,8 +241,8 @@ static bool find_segment(struct follower *follower)
    skipped. */
 static void leave_segment(struct follower *follower, const struct segment *segment)
 {
-    const struct segment *next = segments_after(follower->all->store->segments, segment);
-    uint64_t batch_end = next ? next->batch_first : log_synced(follower->all->store->log) + 1;
+    const struct segment *next = segments_after(follower->followers->store->segments, segment);
+    uint64_t batch_end = next ? next->batch_first : log_synced(follower->followers->store->log) + 1;
     if (batch_end > follower->read + 1)
         follower->read = batch_end - 1;
     follower->number = 0;
@@ -253,7 +254,7 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
                          const struct batch_head *head, const char *batch)
 {
     struct batch_walk walk;
-    uint64_t records = log_records(follower->all->store->log);
+    uint64_t records = log_records(follower->followers->store->log);
     if (callbacks->whole) {
         callbacks->whole(callbacks, head, batch);
         follower->read = head->number;
@@ -268,7 +269,8 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
         walk.record.event.record = (struct stored){0};
         callbacks->event(callbacks, head->number, &walk.record.event);
     }
-    CHECK(log_records(follower->all->store->log) == records); /* the callbacks appended nothing */
+    CHECK(log_records(follower->followers->store->log) ==
+          records); /* the callbacks appended nothing */
     follower->read = head->number;
 }
 
@@ -299,7 +301,7 @@ static enum err step_large(struct follower *follower, struct follower_callbacks 
 static enum err step(struct follower *follower, struct follower_callbacks *callbacks,
                      size_t *out_bytes)
 {
-    struct store *store = follower->all->store;
+    struct store *store = follower->followers->store;
     struct segment *segment = segments_find(store->segments, follower->number);
     struct batch_head head;
     const char *at;
@@ -349,7 +351,7 @@ enum err follower_read(struct follower *follower, struct follower_callbacks *cal
                        size_t budget_bytes, bool *out_more)
 {
     CHECK(in_use(follower));
-    const struct log *log = follower->all->store->log;
+    const struct log *log = follower->followers->store->log;
     *out_more = false;
     if (follower->state == FOLLOWER_DROPPED)
         return ERR_WRONG_STATE;
@@ -372,7 +374,7 @@ enum err follower_read(struct follower *follower, struct follower_callbacks *cal
 /* Begins behind everything appended so far. Seals the open batch, which would get more records. */
 static void begin_at_end(struct follower *follower)
 {
-    struct log *log = follower->all->store->log;
+    struct log *log = follower->followers->store->log;
     log_seal_open(log);
     follower->state = FOLLOWER_READS;
     follower->cursor = follower->read = log_batch(log);
@@ -396,24 +398,24 @@ static enum err settle(struct store *store)
    the follower behind them. */
 static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_MAX])
 {
-    struct store *store = follower->all->store;
+    struct store *store = follower->followers->store;
     manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not earlier: a feature is never removed */
     memcpy(follower->name, name, FOLLOWER_NAME_MAX);
     begin_at_end(follower);
-    if (!manifest_write_now(store->manifest, false)) {
+    if (!manifest_write_now(store->manifest)) {
         log_mark_copies(store->log); /* the manifest has the feature bit for it */
         return OK;
     }
-    *follower = (struct follower){.all = follower->all};
+    *follower = (struct follower){.followers = follower->followers};
     store_fail(store, EIO);
     return ERR_STORE_FAILED;
 }
 
-static struct follower *find(struct followers *all, const char name[FOLLOWER_NAME_MAX])
+static struct follower *find(struct followers *followers, const char name[FOLLOWER_NAME_MAX])
 {
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
-        if (memcmp(all->each[i].name, name, FOLLOWER_NAME_MAX) == 0)
-            return &all->each[i];
+        if (memcmp(followers->each[i].name, name, FOLLOWER_NAME_MAX) == 0)
+            return &followers->each[i];
     return NULL;
 }
 
@@ -444,8 +446,8 @@ enum err follower_open(struct store *store, struct bytes name, struct follower *
 
 static void forget_window(struct follower *follower)
 {
-    if (follower->all->reader == follower)
-        follower->all->reader = NULL; /* the read under way is ignored */
+    if (follower->followers->reader == follower)
+        follower->followers->reader = NULL; /* the read under way is ignored */
     mem_free(follower->window);
     follower->window = NULL;
     follower->len = 0;
@@ -458,7 +460,7 @@ void follower_restart(struct follower *follower)
     CHECK(in_use(follower));
     forget_window(follower);
     begin_at_end(follower);
-    manifest_write(follower->all->store->manifest);
+    manifest_write(follower->followers->store->manifest);
 }
 
 /* The first batch that the cleaner keeps: it works on the oldest segment, if there are others. */
@@ -473,7 +475,7 @@ static uint64_t first_kept(const struct segments *segments)
 
 bool follower_resume(struct follower *follower, uint64_t batch)
 {
-    const struct store *store = follower->all->store;
+    const struct store *store = follower->followers->store;
     CHECK(in_use(follower) && follower->state == FOLLOWER_DROPPED);
     if (batch + 1 < first_kept(store->segments) || batch > log_synced(store->log))
         return false;
@@ -487,10 +489,10 @@ bool follower_resume(struct follower *follower, uint64_t batch)
 
 void follower_remove(struct follower *follower)
 {
-    struct followers *all = follower->all;
+    struct followers *followers = follower->followers;
     forget_window(follower);
-    *follower = (struct follower){.all = all};
-    manifest_write(all->store->manifest);
+    *follower = (struct follower){.followers = followers};
+    manifest_write(followers->store->manifest);
 }
 
 enum follower_state follower_state(const struct follower *follower)
@@ -505,7 +507,7 @@ uint64_t follower_cursor(const struct follower *follower)
 
 void follower_ack(struct follower *follower, uint64_t batch)
 {
-    CHECK(in_use(follower) && batch <= log_synced(follower->all->store->log));
+    CHECK(in_use(follower) && batch <= log_synced(follower->followers->store->log));
     if (follower->state == FOLLOWER_DROPPED || batch <= follower->cursor)
         return;
     follower->cursor = batch;
@@ -519,29 +521,29 @@ void follower_ack(struct follower *follower, uint64_t batch)
 
 struct followers *followers_new(struct store *store)
 {
-    struct followers *all = mem_zalloc(sizeof(*all));
-    all->store = store;
+    struct followers *followers = mem_zalloc(sizeof(*followers));
+    followers->store = store;
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
-        all->each[i].all = all;
-    return all;
+        followers->each[i].followers = followers;
+    return followers;
 }
 
-void followers_free(struct followers *all)
+void followers_free(struct followers *followers)
 {
-    if (!all)
+    if (!followers)
         return;
-    CHECK(!all->reading);
+    CHECK(!followers->reading);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
-        mem_free(all->each[i].window);
-    mem_free(all);
+        mem_free(followers->each[i].window);
+    mem_free(followers);
 }
 
-void followers_begin(struct followers *all, const struct manifest *manifest)
+void followers_begin(struct followers *followers, const struct manifest *manifest)
 {
-    uint64_t batch_last = log_synced(all->store->log);
+    uint64_t batch_last = log_synced(followers->store->log);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
         const struct manifest_follower *found = &manifest->followers[i];
-        struct follower *follower = &all->each[i];
+        struct follower *follower = &followers->each[i];
         memcpy(follower->name, found->name, FOLLOWER_NAME_MAX);
         if (!in_use(follower))
             continue;
@@ -552,14 +554,14 @@ void followers_begin(struct followers *all, const struct manifest *manifest)
         follower->read = follower->cursor;
     }
     if (manifest->incompatible & FEATURE_FOLLOWERS)
-        log_mark_copies(all->store->log);
+        log_mark_copies(followers->store->log);
 }
 
-void followers_fill(const struct followers *all, struct manifest *manifest)
+void followers_fill(const struct followers *followers, struct manifest *manifest)
 {
-    uint64_t batch_last = log_synced(all->store->log);
+    uint64_t batch_last = log_synced(followers->store->log);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
-        const struct follower *follower = &all->each[i];
+        const struct follower *follower = &followers->each[i];
         struct manifest_follower *to = &manifest->followers[i];
         memcpy(to->name, follower->name, FOLLOWER_NAME_MAX);
         to->cursor = follower->cursor < batch_last ? follower->cursor : batch_last;
@@ -567,25 +569,25 @@ void followers_fill(const struct followers *all, struct manifest *manifest)
     }
 }
 
-bool followers_need(const struct followers *all, uint64_t batch)
+bool followers_need(const struct followers *followers, uint64_t batch)
 {
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
-        if (needs(&all->each[i], batch))
+        if (needs(&followers->each[i], batch))
             return true;
     return false;
 }
 
-void followers_drop(struct followers *all, uint64_t batch)
+void followers_drop(struct followers *followers, uint64_t batch)
 {
-    struct store_callbacks *callbacks = all->store->callbacks;
+    struct store_callbacks *callbacks = followers->store->callbacks;
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
-        struct follower *follower = &all->each[i];
+        struct follower *follower = &followers->each[i];
         struct store_error error;
         if (!needs(follower, batch))
             continue;
         forget_window(follower);
         follower->state = FOLLOWER_DROPPED;
-        all->dropped++;
+        followers->dropped++;
         store_error_set(&error, MANIFEST_NAME, 0,
                         "follower %.*s has read up to batch %llu and stayed away too long: the log "
                         "is not kept for it any more",
@@ -594,24 +596,24 @@ void followers_drop(struct followers *all, uint64_t batch)
     }
 }
 
-uint64_t followers_looks(const struct followers *all)
+uint64_t followers_looks(const struct followers *followers)
 {
-    return all->looks;
+    return followers->looks;
 }
 
-bool followers_reading(const struct followers *all)
+bool followers_reading(const struct followers *followers)
 {
-    return all->reading;
+    return followers->reading;
 }
 
 /* Bytes of the segments with batches behind the cursor. O(segments behind it) */
-static uint64_t lag_bytes(const struct followers *all, uint64_t cursor)
+static uint64_t lag_bytes(const struct followers *followers, uint64_t cursor)
 {
-    const struct segments *segments = all->store->segments;
+    const struct segments *segments = followers->store->segments;
     uint64_t bytes = 0;
     for (const struct segment *segment = segments_tail(segments); segment;
          segment = segments_before(segments, segment)) {
-        if (segment->end > BLOCK && cursor < log_batch(all->store->log))
+        if (segment->end > BLOCK && cursor < log_batch(followers->store->log))
             bytes += segment->end - BLOCK;
         if (segment->batch_first <= cursor + 1)
             break;
@@ -621,40 +623,40 @@ static uint64_t lag_bytes(const struct followers *all, uint64_t cursor)
 
 uint64_t follower_lag_bytes(const struct follower *follower)
 {
-    bool behind = follower->cursor < log_synced(follower->all->store->log);
-    return behind ? lag_bytes(follower->all, follower->cursor) : 0;
+    bool behind = follower->cursor < log_synced(follower->followers->store->log);
+    return behind ? lag_bytes(follower->followers, follower->cursor) : 0;
 }
 
-void followers_stats(const struct followers *all, struct store_stats *out_stats)
+void followers_stats(const struct followers *followers, struct store_stats *out_stats)
 {
     uint64_t furthest = UINT64_MAX;
-    out_stats->followers_dropped = all->dropped;
+    out_stats->followers_dropped = followers->dropped;
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
-        const struct follower *follower = &all->each[i];
+        const struct follower *follower = &followers->each[i];
         if (!in_use(follower))
             continue;
         out_stats->followers++;
         if (follower->state == FOLLOWER_READS && follower->cursor < furthest)
             furthest = follower->cursor;
     }
-    uint64_t synced = log_synced(all->store->log);
+    uint64_t synced = log_synced(followers->store->log);
     if (furthest >= synced)
         return;
     out_stats->follower_lag_batches = synced - furthest;
-    out_stats->follower_lag_bytes = lag_bytes(all, furthest);
+    out_stats->follower_lag_bytes = lag_bytes(followers, furthest);
 }
 
-void followers_valid(const struct followers *all)
+void followers_valid(const struct followers *followers)
 {
-    const struct log *log = all->store->log;
-    const struct segment *first = segments_first(all->store->segments);
-    CHECK(all->reading == (all->into != NULL));
-    CHECK(all->reading || !all->reader);
+    const struct log *log = followers->store->log;
+    const struct segment *first = segments_first(followers->store->segments);
+    CHECK(followers->reading == (followers->into != NULL));
+    CHECK(followers->reading || !followers->reader);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
-        const struct follower *follower = &all->each[i];
-        CHECK(follower->all == all && follower->len <= follower->cap);
+        const struct follower *follower = &followers->each[i];
+        CHECK(follower->followers == followers && follower->len <= follower->cap);
         if (!in_use(follower)) {
-            CHECK(follower->cursor == 0 && !follower->window && all->reader != follower);
+            CHECK(follower->cursor == 0 && !follower->window && followers->reader != follower);
             continue;
         }
         CHECK(follower->cursor <= follower->read && follower->read <= log_batch(log)); /* F1 */

@@ -111,19 +111,19 @@ uint64_t follower_lag_bytes(const struct follower *follower);
 /* ---- for the store's parts ---- */
 
 struct followers *followers_new(struct store *store);
-void followers_free(struct followers *all); /* NULL does nothing; not while one is reading */
+void followers_free(struct followers *followers); /* NULL does nothing; not while one is reading */
 /* Opening, after the log: takes the followers that are in the manifest. */
-void followers_begin(struct followers *all, const struct manifest *manifest);
+void followers_begin(struct followers *followers, const struct manifest *manifest);
 /* Sets their cursors in the manifest that is about to be written. */
-void followers_fill(const struct followers *all, struct manifest *manifest);
+void followers_fill(const struct followers *followers, struct manifest *manifest);
 /* Has any follower not acknowledged all batches up to this one? */
-bool followers_need(const struct followers *all, uint64_t batch);
+bool followers_need(const struct followers *followers, uint64_t batch);
 /* Drops those. */
-void followers_drop(struct followers *all, uint64_t batch);
-bool followers_reading(const struct followers *all); /* is a read under way? */
+void followers_drop(struct followers *followers, uint64_t batch);
+bool followers_reading(const struct followers *followers); /* is a read under way? */
 /* Segments that were looked at to find a follower's place, since opening: for tests. */
-uint64_t followers_looks(const struct followers *all);
-void followers_stats(const struct followers *all, struct store_stats *out_stats);
-void followers_valid(const struct followers *all); /* CHECKs the invariants. O(1) */
+uint64_t followers_looks(const struct followers *followers);
+void followers_stats(const struct followers *followers, struct store_stats *out_stats);
+void followers_valid(const struct followers *followers); /* CHECKs the invariants. O(1) */
 
 #endif

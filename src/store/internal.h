@@ -70,11 +70,12 @@ void store_fail(struct store *store, int sys_errno);
 bool store_drain(struct store *store);
 
 /*
- * recover.c, during opening: counts bytes of files that were read. Calls callbacks->progress for
- * each MiB, which takes some milliseconds. `counts`: the bytes are part of store_opening::all_bytes
- * (some bytes are read twice).
+ * recover.c, during opening: so many bytes of store_opening::all_bytes were read; or, the second,
+ * so many that are not among these (some are read twice), or what takes as long was done. Both call
+ * callbacks->progress for each MiB, which takes some milliseconds, and return what that returns.
  */
-enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts) MUST_USE;
+enum err store_opening_read(struct store *store, uint64_t bytes) MUST_USE;
+enum err store_opening_worked(struct store *store, uint64_t bytes) MUST_USE;
 
 /* recover.c: finds where the log ends, replays it, makes its end durable, and begins all parts. */
 enum err recover(struct store *store, struct store_error *out_error) MUST_USE;

@@ -191,7 +191,7 @@ void store_close(struct store *store)
     }
     if (whole && !store->failed) {
         far_image_write(store);
-        whole = manifest_write_now(store->manifest, true) == OK;
+        whole = manifest_write_clean(store->manifest) == OK;
     }
     store->failed = !whole; /* the next opening recovers then; nothing is lost by that */
     store_free(store);

@@ -42,7 +42,7 @@ static bool agreed(const struct clear *clear, const char *them)
     if (!isatty(STDIN_FILENO))
         cli_bad_value(clear->cli, "there is no terminal to ask on: use --yes");
     bool all = strcmp(clear->state, "all") == 0;
-    text_add_safe(&question, bytes_str(clear->topic), false);
+    text_add_safe(&question, bytes_str(clear->topic));
     buf_addf(&question, ": %s %s%sjob%s. Delete %s? [y/N] ", count_text(clear->expected, room),
              all ? "" : clear->state, all ? "" : " ", plural(clear->expected), them);
     (void)fwrite(question.at, 1, question.len, stderr);

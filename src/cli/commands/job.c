@@ -36,7 +36,7 @@ static int call_one(struct cli *cli, const struct job_call *call, const char *id
         struct buf out = {0};
         if (call->done) {
             buf_addf(&out, "%s ", call->done);
-            text_add_safe(&out, bytes_str(id), false);
+            text_add_safe(&out, bytes_str(id));
             buf_add_char(&out, '\n');
         } else {
             show_job(answer, &out);
@@ -232,7 +232,7 @@ static void print_finished(const char *id)
 {
     struct buf out = {0};
     buf_add_str(&out, "finished ");
-    text_add_safe(&out, bytes_str(id), false);
+    text_add_safe(&out, bytes_str(id));
     buf_add_char(&out, '\n');
     cli_flush(&out);
     buf_fini(&out);

@@ -259,7 +259,7 @@ static void notify_lost(void *ctx, const struct job *job)
         return;
     buf_addf(&line, "job @%" PRIu64, job->seq);
     buf_add_str(&line, id.len ? " (" : "");
-    text_add_safe(&line, id, false);
+    text_add_safe(&line, id);
     buf_addf(&line, "%s is lost: its body is damaged: ", id.len ? ")" : "");
     add_file(salvaging, lost->where, &line);
     buf_addf(&line, ": offset %" PRIu64, (uint64_t)(uint32_t)lost->where * 8);

@@ -436,7 +436,7 @@ static int test_run(struct topic *topic, const char *body)
                 show_value(answer, keys[i], &value);
             if (value.len) {
                 buf_addf(&out, "%-9s ", keys[i]);
-                text_add_safe(&out, buf_bytes(&value), true);
+                text_add_safe_lines(&out, buf_bytes(&value));
                 buf_add_char(&out, '\n');
             }
             buf_fini(&value);

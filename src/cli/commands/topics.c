@@ -453,7 +453,7 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
     else if (code == EXIT_DONE && !cli->json) {
         struct buf out = {0};
         buf_addf(&out, "%s ", done);
-        text_add_safe(&out, bytes_str(topic), false);
+        text_add_safe(&out, bytes_str(topic));
         buf_add_char(&out, '\n');
         cli_flush(&out);
         buf_fini(&out);

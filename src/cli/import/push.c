@@ -49,9 +49,9 @@ void import_push_report(const struct import_push *push, struct bytes old_id, str
     struct buf line = {0};
     import_push_end_progress(push);
     buf_add_str(&line, "job ");
-    text_add_safe(&line, old_id, false);
+    text_add_safe(&line, old_id);
     buf_addf(&line, " of %s ", push->place);
-    text_add_safe(&line, topic, false);
+    text_add_safe(&line, topic);
     buf_add_str(&line, ": ");
     buf_add_bytes(&line, why);
     cli_message(push->cli, "%.*s", (int)line.len, line.at);

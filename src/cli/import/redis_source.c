@@ -62,7 +62,7 @@ static void print_line(struct redis_source *source, const char *what, struct byt
         return;
     }
     buf_addf(&line, "%s ", what);
-    text_add_safe(&line, bytes_of(name.at, name.len < 200 ? name.len : 200), false);
+    text_add_safe(&line, bytes_of(name.at, name.len < 200 ? name.len : 200));
     buf_addf(&line, ": %s", why);
     buf_add_char(&line, '\0');
     source->print_line(source->ctx, line.at);

@@ -718,19 +718,20 @@ static void renew(struct embedded *embedded, struct body_waiter *waiter, int64_t
     plan_renewal(&embedded->bodies, waiter);
 }
 
-/* Renews what ends soon as far as the budget goes, so that not all must be renewed in the one turn
-   in which they end. */
-void bodies_renew_leases(struct embedded *embedded)
+/* Renews what ends soon, as far as the budget goes, but of one reply at least. */
+bool bodies_renew_leases(struct embedded *embedded)
 {
     int64_t now_us = embedded->loop->now_us, ahead_us = now_us + RENEW_AHEAD_US;
     struct heap_node *first;
+    unsigned steps = 0;
     while ((first = heap_first(&embedded->bodies.renewals)) && first->key <= ahead_us) {
-        if (first->key > now_us && budget_spent(embedded->budget)) {
+        if (steps++ > 0 && budget_spent(embedded->budget)) {
             embedded->busy = true;
-            return;
+            return first->key > now_us;
         }
         renew(embedded, LIST_ENTRY(first, struct body_waiter, renewal), ahead_us);
     }
+    return true;
 }
 
 int64_t bodies_renew_next_us(const struct embedded *embedded)

@@ -193,7 +193,7 @@ static bool something_is_read(const struct embedded *embedded)
 /* Continues everything that waits for reads. */
 static void read_waiters_turn(struct embedded *embedded)
 {
-    bodies_renew_leases(embedded);
+    core_hold_leases(embedded->core, !bodies_renew_leases(embedded));
     bodies_turn(embedded);
     reschedule_turn(embedded);
     far_turn(embedded);
@@ -214,6 +214,7 @@ static void engine_begin(struct engine *engine)
         read_waiters_turn(embedded);
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
+    core_hold_leases(embedded->core, false);
     if (!embedded->store)
         embedded->busy |= blocks_trim(&embedded->bodies.memory);
     embedded->busy |= discard_some(&embedded->discard, embedded->budget);

@@ -82,11 +82,14 @@ enum err far_may_stay(const struct embedded *embedded, const struct event *event
     return store_admit(embedded->store, payload);
 }
 
-void far_write_again(struct embedded *embedded, const struct event *event)
+void far_write_again(struct embedded *embedded, const struct event *event, struct buf *memory)
 {
-    budget_spend(embedded->budget, (int64_t)event->body.len / BODY_BYTES_PER_NS);
-    bool written = core_relocate(embedded->core, event, event->record.where);
-    CHECK(written); /* it has just arrived */
+    struct event again = *event;
+    again.memory = memory;
+    bool written = core_relocate(embedded->core, &again, event->record.where);
+    CHECK(written);            /* it has just arrived */
+    if (!memory || memory->at) /* else the thread that writes a large body copies it */
+        budget_spend(embedded->budget, (int64_t)event->body.len / BODY_BYTES_PER_NS);
 }
 
 static void answer_kept(struct ticket *ticket)
@@ -100,13 +103,15 @@ static bool asks_history(const struct cmd *cmd)
     return cmd->kind == CMD_GET && cmd->job.history;
 }
 
+/* `memory`: that of the event, or NULL. Who takes it over keeps it beyond this call. */
 static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
-                                    struct ticket *ticket, const struct event *event)
+                                    struct ticket *ticket, const struct event *event,
+                                    struct buf *memory)
 {
     if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
         cmd->job.properties = event->properties; /* which it keeps */
     if (changes_job(cmd) && core_allows(embedded->core, cmd))
-        far_write_again(embedded, event);
+        far_write_again(embedded, event, memory);
     enum submitted submitted = asks_history(cmd) ? history_look(embedded, cmd, ticket)
                                                  : embedded_do(embedded, cmd, ticket);
     (void)core_return(embedded->core, event->job.seq, event->record); /* if it is as it was */
@@ -140,7 +145,7 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
             !core_arrive(embedded->core, &event))
             return false;
         struct cmd copy = *cmd;
-        *out_submitted = do_on_arrived(embedded, &copy, ticket, &event);
+        *out_submitted = do_on_arrived(embedded, &copy, ticket, &event, NULL);
         return true;
     }
     return false;
@@ -363,7 +368,8 @@ static bool do_on_record(struct far_command *command)
         return true;
     if (!core_arrive(embedded->core, event))
         return false;
-    (void)do_on_arrived(embedded, &command->cmd, ticket, event);
+    (void)do_on_arrived(embedded, &command->cmd, ticket, event,
+                        store_far_fetch_memory(&command->fetch));
     return true;
 }
 
@@ -430,10 +436,10 @@ void far_fail_all(struct embedded *embedded)
     give_up(&embedded->far_commands.reading);
 }
 
-void far_commands_init(struct far_commands *all)
+void far_commands_init(struct far_commands *commands)
 {
-    list_init(&all->reading);
-    list_init(&all->whole);
+    list_init(&commands->reading);
+    list_init(&commands->whole);
 }
 
 /* ---- the store's callbacks ---- */

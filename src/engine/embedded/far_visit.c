@@ -52,7 +52,8 @@ struct far_visit {
     struct ticket inner; /* the command's, once it is done in the core */
     enum visit_step step;
     struct far_page page;
-    struct far_fetch first; /* of the first ready job, in place of a page */
+    struct far_fetch first; /* of the first ready job, in place of a page; or of the page's next
+                               job, if that has a long body */
     bool reading;           /* store_far_page_end() is due */
     bool fetching;          /* store_far_fetch_end() is due */
     bool read;              /* the page has come */
@@ -113,8 +114,8 @@ bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ti
     char *room = bytes_move_to((char *)(visit + 1), &visit->cmd.topic.topic);
     room = bytes_move_to(room, &visit->cmd.topic.cursor);
     (void)bytes_move_to(room, &visit->cmd.topic.settings);
-    struct far_visits *all = &embedded->far_visits;
-    list_add_tail(only_looks(visit) ? &all->lookups : &all->waiting, &visit->link);
+    struct far_visits *visits = &embedded->far_visits;
+    list_add_tail(only_looks(visit) ? &visits->lookups : &visits->waiting, &visit->link);
     embedded->read_waiter_count++;
     embedded->busy = true; /* for far_visit_turn() */
     if (ticket)
@@ -261,7 +262,8 @@ static bool comes_again(const struct far_visit *visit, const struct event *event
     return visit->next > 0 && visit->page.events[visit->next - 1].job.seq == event->job.seq;
 }
 
-static enum err take_one(struct far_visit *visit, const struct event *event)
+/* `memory`: of the event, or NULL. */
+static enum err take_one(struct far_visit *visit, const struct event *event, struct buf *memory)
 {
     struct embedded *embedded = visit->embedded;
     bool kicks = visit->cmd.kind == CMD_KICK_TOPIC;
@@ -277,18 +279,71 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     if (clears)
         clear_one(visit, event);
     if (kicks)
-        far_write_again(embedded, event);
+        far_write_again(embedded, event, memory);
     return OK;
+}
+
+/* ---- long bodies, which a page does not have ---- */
+
+static void body_read(struct far_fetch *fetch)
+{
+    struct far_visit *visit = fetch->owner;
+    visit->read = true;
+    make_ready(visit);
+}
+
+/* Must the whole record be read? Not of a job that has left its place since. */
+static bool lacks_body(const struct far_visit *visit, const struct event *event)
+{
+    return visit->cmd.kind == CMD_KICK_TOPIC && event->body.len && !event->body.at &&
+           core_is_far(visit->embedded->core, event->job.seq, event->record.where);
+}
+
+static bool waits_for_body(const struct far_visit *visit)
+{
+    return visit->step == VISIT_TAKES && visit->fetching && !visit->read;
+}
+
+/* Takes the page's next job, whose record is read first. False: it is not there yet. */
+static bool take_long(struct far_visit *visit, const struct event *event, enum err *out_err)
+{
+    struct embedded *embedded = visit->embedded;
+    if (!visit->fetching) {
+        visit->first =
+            (struct far_fetch){.where = event->record.where, .done = body_read, .owner = visit};
+        visit->fetching = true;
+        visit->read = false;
+        store_far_fetch(embedded->store, &visit->first);
+        return false;
+    }
+    if (!visit->read)
+        return false;
+    *out_err = visit->first.err;
+    if (!*out_err && visit->first.event.job.seq != event->job.seq)
+        *out_err = ERR_DAMAGED;
+    if (!*out_err)
+        *out_err = take_one(visit, &visit->first.event, store_far_fetch_memory(&visit->first));
+    else if (*out_err == ERR_DAMAGED) /* it stays where it is; the others are kicked */
+        *out_err = OK;
+    store_far_fetch_end(embedded->store, &visit->first);
+    visit->fetching = false;
+    return true;
 }
 
 /* True: all have arrived, or *out_err says why not. */
 static bool take_all(struct far_visit *visit, enum err *out_err)
 {
+    bool kicks = visit->cmd.kind == CMD_KICK_TOPIC;
     *out_err = OK;
     for (unsigned steps = 0; visit->next < visit->page.count && !*out_err; steps++) {
         if (steps >= STEPS_MIN && budget_spent(visit->embedded->budget))
             return false;
-        *out_err = take_one(visit, &visit->page.events[visit->next]);
+        const struct event *event = &visit->page.events[visit->next];
+        bool is_long = (kicks && visit->fetching) || lacks_body(visit, event);
+        if (is_long && !take_long(visit, event, out_err))
+            return false;
+        if (!is_long)
+            *out_err = take_one(visit, event, NULL);
         visit->next += *out_err == OK; /* else it has not come, and does not leave */
     }
     return true;
@@ -445,7 +500,7 @@ static bool work(struct far_visit *visit)
             return false;
         }
         take(visit);
-        visit->embedded->busy |= visit->step == VISIT_TAKES;
+        visit->embedded->busy |= visit->step == VISIT_TAKES && !waits_for_body(visit);
         return visit->step == VISIT_TAKES;
     case VISIT_ASKS:
         if (visit->answered)
@@ -474,10 +529,10 @@ static void end(struct far_visit *visit)
 
 /* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for other
    commands. */
-static struct far_visit *next_look(const struct far_visits *all)
+static struct far_visit *next_look(const struct far_visits *visits)
 {
-    const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->lookups;
-    bool none = list_empty(from) || (from == &all->lookups && all->looks >= LOOKS_MAX);
+    const struct list *from = !list_empty(&visits->ready) ? &visits->ready : &visits->lookups;
+    bool none = list_empty(from) || (from == &visits->lookups && visits->looks >= LOOKS_MAX);
     return none ? NULL : LIST_ENTRY(from->next, struct far_visit, link);
 }
 
@@ -564,10 +619,10 @@ void far_visit_fail_all(struct embedded *embedded)
     give_up(embedded, &embedded->far_visits.ready);
 }
 
-void far_visits_init(struct far_visits *all)
+void far_visits_init(struct far_visits *visits)
 {
-    list_init(&all->waiting);
-    list_init(&all->lookups);
-    list_init(&all->looking);
-    list_init(&all->ready);
+    list_init(&visits->waiting);
+    list_init(&visits->lookups);
+    list_init(&visits->looking);
+    list_init(&visits->ready);
 }

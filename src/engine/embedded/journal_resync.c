@@ -101,51 +101,51 @@ struct journal_resync {
     int64_t logged_us;
 };
 
-static struct journal_feed *feed_of(const struct journal_resync *all)
+static struct journal_feed *feed_of(const struct journal_resync *resync)
 {
-    return &all->embedded->feed;
+    return &resync->embedded->feed;
 }
 
-static int64_t now_of(const struct journal_resync *all)
+static int64_t now_of(const struct journal_resync *resync)
 {
-    return all->embedded->loop->now_us;
+    return resync->embedded->loop->now_us;
 }
 
-static void fail(struct journal_resync *all, const char *why);
+static void fail(struct journal_resync *resync, const char *why);
 
 /* ---- batches for the journal ---- */
 
-static struct journal_batch *new_batch(struct journal_resync *all, enum journal_batch_kind kind,
+static struct journal_batch *new_batch(struct journal_resync *resync, enum journal_batch_kind kind,
                                        size_t len)
 {
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD + len);
     batch->kind = kind;
-    batch->number = feed_of(all)->given + 1;
-    batch->clock_us = now_of(all);
+    batch->number = feed_of(resync)->given + 1;
+    batch->clock_us = now_of(resync);
     batch->payload_bytes = (uint32_t)len;
     batch->records = len > 0;
     batch->bytes = BATCH_HEAD + len;
     return batch;
 }
 
-static void give(struct journal_resync *all, struct journal_batch *batch)
+static void give(struct journal_resync *resync, struct journal_batch *batch)
 {
-    struct journal_feed *feed = feed_of(all);
+    struct journal_feed *feed = feed_of(resync);
     feed->held_bytes += batch->bytes;
-    all->given_bytes += batch->bytes;
+    resync->given_bytes += batch->bytes;
     feed->journal->verbs->give(feed->journal, batch);
 }
 
-static void give_event(struct journal_resync *all, enum journal_batch_kind kind,
+static void give_event(struct journal_resync *resync, enum journal_batch_kind kind,
                        const struct event *event)
 {
     size_t len = record_bytes(event);
-    struct journal_batch *batch = new_batch(all, kind, len);
+    struct journal_batch *batch = new_batch(resync, kind, len);
     record_encode(event, len, batch->at + BATCH_HEAD);
-    give(all, batch);
+    give(resync, batch);
 }
 
-static void give_image(struct journal_resync *all, const struct job_view *job)
+static void give_image(struct journal_resync *resync, const struct job_view *job)
 {
     struct event event = {
         .kind = EVENT_JOB,
@@ -170,42 +170,42 @@ static void give_image(struct journal_resync *all, const struct job_view *job)
     };
     if (event.job.state == JOB_RESERVED)
         event.job.state = JOB_READY; /* the same to the tables, and without a lease */
-    give_event(all, JOURNAL_IMAGES, &event);
-    all->status.jobs++;
+    give_event(resync, JOURNAL_IMAGES, &event);
+    resync->status.jobs++;
 }
 
-static void give_absent(struct journal_resync *all, const struct resync_slot *slot)
+static void give_absent(struct journal_resync *resync, const struct resync_slot *slot)
 {
     /* A GONE record always has a number; here only the id, as in the table, matters. */
     struct event event = {.kind = EVENT_GONE,
                           .job.seq = 1,
                           .end = END_DELETED,
                           .id = bytes_of(slot->id, slot->id_len)};
-    give_event(all, JOURNAL_ABSENT, &event);
-    if (all->status.closed++ < NAMED_MAX)
+    give_event(resync, JOURNAL_ABSENT, &event);
+    if (resync->status.closed++ < NAMED_MAX)
         log_event(LOG_INFO, "journal_row_closed", "id=\"%.*s\" why=\"no such job is in the queue\"",
                   (int)(bytes_is_utf8(event.id) ? event.id.len : 0), event.id.at);
 }
 
 /* ---- jobs ---- */
 
-static void want(struct journal_resync *all, uint64_t seq)
+static void want(struct journal_resync *resync, uint64_t seq)
 {
-    buf_add(&all->wanted, &seq, sizeof(seq));
+    buf_add(&resync->wanted, &seq, sizeof(seq));
 }
 
-static size_t wanted_count(const struct journal_resync *all)
+static size_t wanted_count(const struct journal_resync *resync)
 {
-    return (all->wanted.len - all->wanted_at) / sizeof(uint64_t);
+    return (resync->wanted.len - resync->wanted_at) / sizeof(uint64_t);
 }
 
 /* Handles the look-up of a row. A restored job has its row's id, and no longer its old number. */
-static void row_answered(struct journal_resync *all, struct resync_slot *slot, enum err err)
+static void row_answered(struct journal_resync *resync, struct resync_slot *slot, enum err err)
 {
     if (err != ERR_NOT_FOUND || slot->changed)
         return;
     if (!slot->seq) {
-        give_absent(all, slot);
+        give_absent(resync, slot);
         return;
     }
     slot->seq = 0;
@@ -213,201 +213,201 @@ static void row_answered(struct journal_resync *all, struct resync_slot *slot, e
 }
 
 /* False: it has ended; or another job has its id, without an event of this one. */
-static bool is_there(const struct journal_resync *all, uint64_t seq)
+static bool is_there(const struct journal_resync *resync, uint64_t seq)
 {
-    const struct core *core = all->embedded->core;
+    const struct core *core = resync->embedded->core;
     const struct job_ref ref = {.seq = seq};
     uint64_t places[FAR_CANDIDATES_MAX];
     return core_holds(core, &ref) || core_far_find(core, &ref, places) > 0;
 }
 
-static void image_answered(struct journal_resync *all, const struct resync_slot *slot,
+static void image_answered(struct journal_resync *resync, const struct resync_slot *slot,
                            const struct reply *reply)
 {
-    if (reply->err == ERR_NOT_FOUND || !is_there(all, slot->seq))
+    if (reply->err == ERR_NOT_FOUND || !is_there(resync, slot->seq))
         return;
     if (slot->changed)
-        want(all, slot->seq);
+        want(resync, slot->seq);
     else if (reply->err == OK && reply->count)
-        give_image(all, reply->jobs);
-    else if (reply->err == ERR_DAMAGED && all->status.unread++ < NAMED_MAX)
+        give_image(resync, reply->jobs);
+    else if (reply->err == ERR_DAMAGED && resync->status.unread++ < NAMED_MAX)
         log_event(LOG_ERROR, "journal_job_unread",
                   "job=@%llu error=%s hint=\"its row stays as it is\"",
                   (unsigned long long)slot->seq, err_name(reply->err));
     else if (reply->err != OK && reply->err != ERR_DAMAGED)
-        fail(all, err_text(reply->err));
+        fail(resync, err_text(reply->err));
 }
 
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
     struct resync_slot *slot = LIST_ENTRY(ticket, struct resync_slot, ticket);
-    struct journal_resync *all = slot->owner;
+    struct journal_resync *resync = slot->owner;
     slot->busy = false;
-    all->embedded->busy = true;
+    resync->embedded->busy = true;
     if (slot->of_row)
-        row_answered(all, slot, reply->err);
+        row_answered(resync, slot, reply->err);
     else
-        image_answered(all, slot, reply);
+        image_answered(resync, slot, reply);
 }
 
-static struct resync_slot *free_slot(struct journal_resync *all)
+static struct resync_slot *free_slot(struct journal_resync *resync)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        if (!all->slots[i].busy && !all->slots[i].again)
-            return &all->slots[i];
+        if (!resync->slots[i].busy && !resync->slots[i].again)
+            return &resync->slots[i];
     }
     return NULL;
 }
 
-static bool is_idle(const struct journal_resync *all)
+static bool is_idle(const struct journal_resync *resync)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        if (all->slots[i].busy || all->slots[i].again)
+        if (resync->slots[i].busy || resync->slots[i].again)
             return false;
     }
     return true;
 }
 
-static bool has_room(const struct journal_resync *all)
+static bool has_room(const struct journal_resync *resync)
 {
-    return feed_of(all)->held_bytes < HELD_MAX && all->given_bytes < BYTES_A_TURN &&
-           all->gets < GETS_A_TURN;
+    return feed_of(resync)->held_bytes < HELD_MAX && resync->given_bytes < BYTES_A_TURN &&
+           resync->gets < GETS_A_TURN;
 }
 
-static void get(struct journal_resync *all, struct resync_slot *slot)
+static void get(struct journal_resync *resync, struct resync_slot *slot)
 {
     struct cmd cmd = {.kind = CMD_GET, .job.ref = {.seq = slot->seq}};
     if (!slot->seq)
         cmd.job.ref.id = bytes_of(slot->id, slot->id_len);
     slot->ticket = (struct ticket){.answered = answered};
-    slot->owner = all;
+    slot->owner = resync;
     slot->busy = true;
     slot->again = slot->changed = false;
-    all->gets++;
-    (void)embedded_submit(all->embedded, &cmd, &slot->ticket);
+    resync->gets++;
+    (void)embedded_submit(resync->embedded, &cmd, &slot->ticket);
 }
 
-static void get_again(struct journal_resync *all)
+static void get_again(struct journal_resync *resync)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        if (all->slots[i].again && !all->slots[i].busy)
-            get(all, &all->slots[i]);
+        if (resync->slots[i].again && !resync->slots[i].busy)
+            get(resync, &resync->slots[i]);
     }
 }
 
-static void get_wanted(struct journal_resync *all)
+static void get_wanted(struct journal_resync *resync)
 {
     struct resync_slot *slot;
-    get_again(all);
-    while (wanted_count(all) && has_room(all) && (slot = free_slot(all))) {
-        memcpy(&slot->seq, all->wanted.at + all->wanted_at, sizeof(slot->seq));
-        all->wanted_at += sizeof(slot->seq);
+    get_again(resync);
+    while (wanted_count(resync) && has_room(resync) && (slot = free_slot(resync))) {
+        memcpy(&slot->seq, resync->wanted.at + resync->wanted_at, sizeof(slot->seq));
+        resync->wanted_at += sizeof(slot->seq);
         slot->of_row = false;
         slot->id_len = 0;
-        get(all, slot);
+        get(resync, slot);
     }
-    if (all->wanted_at == all->wanted.len ||
-        (all->wanted_at >= DONE_BYTES && all->wanted_at >= all->wanted.len / 2)) {
-        buf_drop(&all->wanted, all->wanted_at); /* moves no more bytes than were handled */
-        all->wanted_at = 0;
+    if (resync->wanted_at == resync->wanted.len ||
+        (resync->wanted_at >= DONE_BYTES && resync->wanted_at >= resync->wanted.len / 2)) {
+        buf_drop(&resync->wanted, resync->wanted_at); /* moves no more bytes than were handled */
+        resync->wanted_at = 0;
     }
-    if (wanted_count(all) && feed_of(all)->held_bytes < HELD_MAX && free_slot(all))
-        all->embedded->busy = true;
+    if (wanted_count(resync) && feed_of(resync)->held_bytes < HELD_MAX && free_slot(resync))
+        resync->embedded->busy = true;
 }
 
 void journal_resync_note_event(struct embedded *embedded, const struct event *event)
 {
-    struct journal_resync *all = embedded->feed.resync;
+    struct journal_resync *resync = embedded->feed.resync;
     if (event->kind != EVENT_JOB && event->kind != EVENT_MOVE && event->kind != EVENT_GONE)
         return;
     for (unsigned i = 0; i < SLOTS; i++) {
-        struct resync_slot *slot = &all->slots[i];
+        struct resync_slot *slot = &resync->slots[i];
         bool same = slot->seq ? slot->seq == event->job.seq
                               : bytes_eq(bytes_of(slot->id, slot->id_len), event->id);
         slot->changed |= slot->busy && same;
     }
-    bool looks = all->step == STEP_LISTS || all->step == STEP_MEMORY;
+    bool looks = resync->step == STEP_LISTS || resync->step == STEP_MEMORY;
     if (looks && event->kind == EVENT_MOVE) {
-        if (wanted_count(all) < MOVED_MAX)
-            want(all, event->job.seq);
+        if (wanted_count(resync) < MOVED_MAX)
+            want(resync, event->job.seq);
         else
-            all->overflowed = true;
+            resync->overflowed = true;
     }
 }
 
 /* Images may be given twice. */
-static void start_listing(struct journal_resync *all)
+static void start_listing(struct journal_resync *resync)
 {
-    all->overflowed = false;
-    all->topic_done = true;
-    all->topic_len = 0;
-    all->cursor.len = 0;
-    all->place = 0;
-    all->status.jobs = 0;
-    all->step = STEP_LISTS;
+    resync->overflowed = false;
+    resync->topic_done = true;
+    resync->topic_len = 0;
+    resync->cursor.len = 0;
+    resync->place = 0;
+    resync->status.jobs = 0;
+    resync->step = STEP_LISTS;
 }
 
 /* ---- delayed and buried jobs, in memory or not, and ready ones that are not ---- */
 
 /* The state that is listed after this one; JOB_GONE: none. Ready jobs in memory are found there:
    none of them departs meanwhile (far.c). */
-static enum job_state state_after(const struct journal_resync *all, enum job_state state)
+static enum job_state state_after(const struct journal_resync *resync, enum job_state state)
 {
-    struct bytes topic = bytes_of(all->topic, all->topic_len);
+    struct bytes topic = bytes_of(resync->topic, resync->topic_len);
     if (state == JOB_BURIED)
         return JOB_GONE;
-    bool far = state == JOB_DELAYED && core_far_count(all->embedded->core, topic, JOB_READY) > 0;
+    bool far = state == JOB_DELAYED && core_far_count(resync->embedded->core, topic, JOB_READY) > 0;
     return far ? JOB_READY : JOB_BURIED;
 }
 
 static void page_answered(struct ticket *ticket, const struct reply *reply)
 {
-    struct journal_resync *all = LIST_ENTRY(ticket, struct journal_resync, page);
-    all->asked = false;
-    all->embedded->busy = true;
+    struct journal_resync *resync = LIST_ENTRY(ticket, struct journal_resync, page);
+    resync->asked = false;
+    resync->embedded->busy = true;
     if (reply->err == ERR_NOT_FOUND) { /* the topic has gone, and all its jobs */
-        all->topic_done = true;
+        resync->topic_done = true;
     } else if (reply->err) {
-        fail(all, err_text(reply->err));
+        fail(resync, err_text(reply->err));
     } else if (reply->kind == CMD_TOPICS && reply->count == 0) {
-        all->step = STEP_MEMORY;
+        resync->step = STEP_MEMORY;
     } else if (reply->kind == CMD_TOPICS) {
-        all->topic_len = reply->topics->name.len;
-        memcpy(all->topic, reply->topics->name.at, all->topic_len);
-        all->topic_done = false;
-        all->state = JOB_DELAYED;
-        all->cursor.len = 0;
+        resync->topic_len = reply->topics->name.len;
+        memcpy(resync->topic, reply->topics->name.at, resync->topic_len);
+        resync->topic_done = false;
+        resync->state = JOB_DELAYED;
+        resync->cursor.len = 0;
     } else {
         for (uint32_t i = 0; i < reply->count; i++)
-            want(all, reply->jobs[i].ref.seq);
-        all->cursor.len = 0;
-        buf_add_bytes(&all->cursor, reply->cursor);
+            want(resync, reply->jobs[i].ref.seq);
+        resync->cursor.len = 0;
+        buf_add_bytes(&resync->cursor, reply->cursor);
         if (reply->cursor.len)
             return;
-        all->state = state_after(all, all->state);
-        all->topic_done = all->state == JOB_GONE;
+        resync->state = state_after(resync, resync->state);
+        resync->topic_done = resync->state == JOB_GONE;
     }
 }
 
-static void list_jobs(struct journal_resync *all)
+static void list_jobs(struct journal_resync *resync)
 {
-    if (all->asked || wanted_count(all) >= WANTED_MAX)
+    if (resync->asked || wanted_count(resync) >= WANTED_MAX)
         return;
     struct buf cursor = {0}; /* the answer may come before submit returns, and changes ours */
-    buf_add_bytes(&cursor, buf_bytes(&all->cursor));
+    buf_add_bytes(&cursor, buf_bytes(&resync->cursor));
     char topic[TOPIC_NAME_MAX];
-    memcpy(topic, all->topic, all->topic_len);
+    memcpy(topic, resync->topic, resync->topic_len);
     struct cmd cmd = {.kind = CMD_TOPICS,
-                      .topic = {.topic = bytes_of(topic, all->topic_len), .max = 1}};
-    if (!all->topic_done) {
+                      .topic = {.topic = bytes_of(topic, resync->topic_len), .max = 1}};
+    if (!resync->topic_done) {
         cmd.kind = CMD_LIST;
         cmd.topic.max = LIST_JOBS;
-        cmd.topic.state = all->state;
+        cmd.topic.state = resync->state;
         cmd.topic.cursor = buf_bytes(&cursor);
     }
-    all->page = (struct ticket){.answered = page_answered};
-    all->asked = true;
-    (void)embedded_submit(all->embedded, &cmd, &all->page);
+    resync->page = (struct ticket){.answered = page_answered};
+    resync->asked = true;
+    (void)embedded_submit(resync->embedded, &cmd, &resync->page);
     buf_fini(&cursor);
 }
 
@@ -419,68 +419,68 @@ static void want_job(void *ctx, const struct job *job)
         want(ctx, job->seq);
 }
 
-static void visit_memory(struct journal_resync *all)
+static void visit_memory(struct journal_resync *resync)
 {
-    if (wanted_count(all) >= WANTED_MAX)
+    if (wanted_count(resync) >= WANTED_MAX)
         return;
-    all->embedded->busy = true;
-    if (core_visit(all->embedded->core, &all->place, VISIT_PLACES, want_job, all))
+    resync->embedded->busy = true;
+    if (core_visit(resync->embedded->core, &resync->place, VISIT_PLACES, want_job, resync))
         return;
-    if (all->overflowed)
-        start_listing(all);
+    if (resync->overflowed)
+        start_listing(resync);
     else
-        all->step = STEP_ROWS;
+        resync->step = STEP_ROWS;
 }
 
 /* ---- rows ---- */
 
 static void rows_arrived(struct restore_reader *reader)
 {
-    struct journal_resync *all = LIST_ENTRY(reader, struct journal_resync, reader);
-    all->arrived = true;
-    all->embedded->busy = true;
+    struct journal_resync *resync = LIST_ENTRY(reader, struct journal_resync, reader);
+    resync->arrived = true;
+    resync->embedded->busy = true;
 }
 
-static const struct restore_verbs *rows_of(const struct journal_resync *all,
+static const struct restore_verbs *rows_of(const struct journal_resync *resync,
                                            struct restore **out_restore)
 {
-    struct journal *journal = feed_of(all)->journal;
+    struct journal *journal = feed_of(resync)->journal;
     *out_restore = journal->verbs->restore(journal);
     return (*out_restore)->verbs;
 }
 
-static void close_rows(struct journal_resync *all)
+static void close_rows(struct journal_resync *resync)
 {
     struct restore *restore;
-    if (all->run)
-        rows_of(all, &restore)->close(all->run);
-    all->run = NULL;
+    if (resync->run)
+        rows_of(resync, &restore)->close(resync->run);
+    resync->run = NULL;
 }
 
-static void begin_rows(struct journal_resync *all)
+static void begin_rows(struct journal_resync *resync)
 {
     struct restore *restore;
-    const struct restore_verbs *verbs = rows_of(all, &restore);
-    struct restore_query query = {.only_ids = true, .now_us = now_of(all)};
+    const struct restore_verbs *verbs = rows_of(resync, &restore);
+    struct restore_query query = {.only_ids = true, .now_us = now_of(resync)};
     const char *why;
-    if (now_of(all) < all->rows_us)
+    if (now_of(resync) < resync->rows_us)
         return;
-    all->reader.arrived = rows_arrived;
-    all->arrived = false;
-    if (verbs->begin(restore, &query, &all->reader, &all->run, &why) != OK) {
-        all->run = NULL;
-        all->rows_us = now_of(all) + ROWS_AGAIN_US;
+    resync->reader.arrived = rows_arrived;
+    resync->arrived = false;
+    if (verbs->begin(restore, &query, &resync->reader, &resync->run, &why) != OK) {
+        resync->run = NULL;
+        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
     }
 }
 
 /* Looks up the job of a row: at once if it is in memory, else by a GET. */
-static void look_up_row(struct journal_resync *all, struct resync_slot *slot,
+static void look_up_row(struct journal_resync *resync, struct resync_slot *slot,
                         const struct restore_row *row)
 {
-    const struct core *core = all->embedded->core;
+    const struct core *core = resync->embedded->core;
     struct bytes id = row->push.id;
     struct job_ref ref = {.id = row->seq ? BYTES("") : id, .seq = row->seq};
-    all->status.rows++;
+    resync->status.rows++;
     if (!id.len || id.len > JOB_ID_MAX || core_holds(core, &ref) ||
         core_holds(core, &(struct job_ref){.id = id}))
         return; /* no job can have this id: no job has this row, and no restore uses it */
@@ -488,127 +488,129 @@ static void look_up_row(struct journal_resync *all, struct resync_slot *slot,
     slot->seq = row->seq;
     slot->id_len = id.len;
     memcpy(slot->id, id.at, id.len);
-    get(all, slot);
+    get(resync, slot);
 }
 
 /* All rows were looked up, or reading them failed. */
-static void end_rows(struct journal_resync *all)
+static void end_rows(struct journal_resync *resync)
 {
     struct restore *restore;
     const char *why = "";
     enum err err = OK;
-    const struct restore_verbs *verbs = rows_of(all, &restore);
-    if (!verbs->ended(all->run, &err, &why))
+    const struct restore_verbs *verbs = rows_of(resync, &restore);
+    if (!verbs->ended(resync->run, &err, &why))
         return;
     if (err) {
-        (void)snprintf(all->status.why, sizeof(all->status.why), "%s", why);
-        all->status.rows = 0;
-        all->rows_us = now_of(all) + ROWS_AGAIN_US;
+        (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
+        resync->status.rows = 0;
+        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
     } else {
-        all->status.why[0] = '\0';
-        all->step = STEP_DRAINS;
+        resync->status.why[0] = '\0';
+        resync->step = STEP_DRAINS;
     }
-    close_rows(all);
-    all->embedded->busy = true;
+    close_rows(resync);
+    resync->embedded->busy = true;
 }
 
-static void take_rows(struct journal_resync *all)
+static void take_rows(struct journal_resync *resync)
 {
     struct restore *restore;
-    const struct restore_verbs *verbs = rows_of(all, &restore);
+    const struct restore_verbs *verbs = rows_of(resync, &restore);
     struct restore_row *row = NULL;
     struct resync_slot *slot = NULL;
-    if (!all->run) {
-        begin_rows(all);
+    if (!resync->run) {
+        begin_rows(resync);
         return;
     }
-    if (!all->arrived)
+    if (!resync->arrived)
         return;
-    all->status.rows_total = verbs->expected ? verbs->expected(all->run) : 0;
+    resync->status.rows_total = verbs->expected ? verbs->expected(resync->run) : 0;
     bool dry = false;
-    for (unsigned i = 0; i < ROWS_A_TURN && !dry && has_room(all) && (slot = free_slot(all)); i++) {
-        row = verbs->take(all->run);
+    for (unsigned i = 0; i < ROWS_A_TURN && !dry && has_room(resync) && (slot = free_slot(resync));
+         i++) {
+        row = verbs->take(resync->run);
         dry = !row;
         if (dry)
             break;
-        look_up_row(all, slot, row);
-        verbs->settle(all->run, row);
+        look_up_row(resync, slot, row);
+        verbs->settle(resync->run, row);
     }
     if (!dry) { /* else the journal's word, or an answer, begins a turn */
-        all->embedded->busy |= feed_of(all)->held_bytes < HELD_MAX && free_slot(all) != NULL;
+        resync->embedded->busy |=
+            feed_of(resync)->held_bytes < HELD_MAX && free_slot(resync) != NULL;
         return;
     }
-    all->arrived = false;
-    end_rows(all);
+    resync->arrived = false;
+    end_rows(resync);
 }
 
 /* ---- its life ---- */
 
-static void log_counts(struct journal_resync *all, enum log_level level, const char *event)
+static void log_counts(struct journal_resync *resync, enum log_level level, const char *event)
 {
-    const struct resync_status *status = &all->status;
-    all->logged_us = now_of(all);
+    const struct resync_status *status = &resync->status;
+    resync->logged_us = now_of(resync);
     log_event(level, event, "jobs=%llu of=%llu rows=%llu closed=%llu unread=%llu ms=%lld%s%s%s",
               (unsigned long long)status->jobs, (unsigned long long)status->jobs_total,
               (unsigned long long)status->rows, (unsigned long long)status->closed,
               (unsigned long long)status->unread,
-              (long long)((now_of(all) - status->begun_us) / 1000), status->why[0] ? " why=\"" : "",
-              status->why, status->why[0] ? "\"" : "");
+              (long long)((now_of(resync) - status->begun_us) / 1000),
+              status->why[0] ? " why=\"" : "", status->why, status->why[0] ? "\"" : "");
 }
 
 /* Cancels all that is under way; afterwards the step is STEP_NONE. */
-static void drop_all(struct journal_resync *all)
+static void drop_all(struct journal_resync *resync)
 {
-    const struct engine_verbs *verbs = all->embedded->engine.verbs;
+    const struct engine_verbs *verbs = resync->embedded->engine.verbs;
     for (unsigned i = 0; i < SLOTS; i++) {
-        if (all->slots[i].busy)
-            verbs->cancel(&all->embedded->engine, &all->slots[i].ticket);
-        all->slots[i].busy = all->slots[i].again = false;
+        if (resync->slots[i].busy)
+            verbs->cancel(&resync->embedded->engine, &resync->slots[i].ticket);
+        resync->slots[i].busy = resync->slots[i].again = false;
     }
-    if (all->asked)
-        verbs->cancel(&all->embedded->engine, &all->page);
-    all->asked = false;
-    close_rows(all);
-    buf_fini(&all->wanted);
-    buf_fini(&all->cursor);
-    all->wanted_at = 0;
-    all->step = STEP_NONE;
-    all->status.ended_us = now_of(all);
-    feed_of(all)->resyncing = false;
+    if (resync->asked)
+        verbs->cancel(&resync->embedded->engine, &resync->page);
+    resync->asked = false;
+    close_rows(resync);
+    buf_fini(&resync->wanted);
+    buf_fini(&resync->cursor);
+    resync->wanted_at = 0;
+    resync->step = STEP_NONE;
+    resync->status.ended_us = now_of(resync);
+    feed_of(resync)->resyncing = false;
 }
 
 /* Rows that were written are correct, the others unchanged: the journal stays marked. */
-static void fail(struct journal_resync *all, const char *why)
+static void fail(struct journal_resync *resync, const char *why)
 {
-    (void)snprintf(all->status.why, sizeof(all->status.why), "%s", why);
-    all->status.state = RESYNC_FAILED;
-    log_counts(all, LOG_ERROR, "journal_resync_failed");
+    (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
+    resync->status.state = RESYNC_FAILED;
+    log_counts(resync, LOG_ERROR, "journal_resync_failed");
 }
 
-static void begin_steps(struct journal_resync *all)
+static void begin_steps(struct journal_resync *resync)
 {
     struct core_totals totals;
-    core_totals(all->embedded->core, &totals);
-    all->status.jobs_total = 0;
+    core_totals(resync->embedded->core, &totals);
+    resync->status.jobs_total = 0;
     for (unsigned state = 0; state < JOB_STATES; state++)
-        all->status.jobs_total += totals.jobs[state];
-    all->rows_us = 0;
-    all->resyncs = feed_of(all)->status.resyncs;
-    start_listing(all);
+        resync->status.jobs_total += totals.jobs[state];
+    resync->rows_us = 0;
+    resync->resyncs = feed_of(resync)->status.resyncs;
+    start_listing(resync);
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
-              (unsigned long long)all->status.jobs_total);
-    give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));
+              (unsigned long long)resync->status.jobs_total);
+    give(resync, new_batch(resync, JOURNAL_RESYNC_BEGINS, 0));
 }
 
 /* The journal was stopped: it begins again at the present end of the log, once that is durable. */
-static void rejoin(struct journal_resync *all)
+static void rejoin(struct journal_resync *resync)
 {
-    struct embedded *embedded = all->embedded;
-    struct journal_feed *feed = feed_of(all);
+    struct embedded *embedded = resync->embedded;
+    struct journal_feed *feed = feed_of(resync);
     uint64_t at = follower_cursor(feed->follower);
     if (store_synced(embedded->store) < at)
         return;
-    struct journal_begin begin = {.batch = at, .resync = true, .at_us = now_of(all)};
+    struct journal_begin begin = {.batch = at, .resync = true, .at_us = now_of(resync)};
     memcpy(begin.store, store_identity(embedded->store), sizeof(begin.store));
     if (!feed->journal->verbs->again(feed->journal, &begin))
         return;
@@ -616,94 +618,94 @@ static void rejoin(struct journal_resync *all)
     feed->held_bytes = 0;
     feed->lacking_us = 0;
     feed->journal->verbs->status(feed->journal, &feed->status);
-    all->step = STEP_BEGINS;
+    resync->step = STEP_BEGINS;
 }
 
-static void end(struct journal_resync *all)
+static void end(struct journal_resync *resync)
 {
-    struct journal_feed *feed = feed_of(all);
-    if (all->step == STEP_DRAINS && is_idle(all) && !wanted_count(all)) {
-        all->target = all->target ? all->target : store_batch(all->embedded->store);
-        if (feed->given < all->target || feed->held_bytes >= HELD_MAX)
+    struct journal_feed *feed = feed_of(resync);
+    if (resync->step == STEP_DRAINS && is_idle(resync) && !wanted_count(resync)) {
+        resync->target = resync->target ? resync->target : store_batch(resync->embedded->store);
+        if (feed->given < resync->target || feed->held_bytes >= HELD_MAX)
             return; /* the next batches begin a turn */
-        give(all, new_batch(all, JOURNAL_RESYNC_ENDS, 0));
-        all->step = STEP_ENDS;
+        give(resync, new_batch(resync, JOURNAL_RESYNC_ENDS, 0));
+        resync->step = STEP_ENDS;
     }
-    if (all->step != STEP_ENDS || feed->status.resyncs == all->resyncs)
+    if (resync->step != STEP_ENDS || feed->status.resyncs == resync->resyncs)
         return;
-    all->status.state = RESYNC_DONE;
-    drop_all(all);
-    log_counts(all, LOG_INFO, "journal_resynced");
+    resync->status.state = RESYNC_DONE;
+    drop_all(resync);
+    log_counts(resync, LOG_INFO, "journal_resynced");
 }
 
 void journal_resync_turn(struct embedded *embedded)
 {
-    struct journal_resync *all = embedded->feed.resync;
+    struct journal_resync *resync = embedded->feed.resync;
     const struct journal_feed *feed = &embedded->feed;
-    if (!all || all->step == STEP_NONE)
+    if (!resync || resync->step == STEP_NONE)
         return;
-    all->given_bytes = 0;
-    all->gets = 0;
-    if (all->step == STEP_REJOINS)
-        rejoin(all);
+    resync->given_bytes = 0;
+    resync->gets = 0;
+    if (resync->step == STEP_REJOINS)
+        rejoin(resync);
     else if (feed->broken || feed->status.phase == JOURNAL_FENCED)
-        fail(all, feed->status.why[0] ? feed->status.why : "the journal was stopped");
-    else if (all->step == STEP_BEGINS && feed->joined && !feed->begins)
-        begin_steps(all);
-    if (all->status.state == RESYNC_FAILED) { /* now, or while something was answered */
-        drop_all(all);
+        fail(resync, feed->status.why[0] ? feed->status.why : "the journal was stopped");
+    else if (resync->step == STEP_BEGINS && feed->joined && !feed->begins)
+        begin_steps(resync);
+    if (resync->status.state == RESYNC_FAILED) { /* now, or while something was answered */
+        drop_all(resync);
         return;
     }
-    switch (all->step) {
-    case STEP_LISTS: list_jobs(all); break;
-    case STEP_MEMORY: visit_memory(all); break;
-    case STEP_ROWS: take_rows(all); break;
+    switch (resync->step) {
+    case STEP_LISTS: list_jobs(resync); break;
+    case STEP_MEMORY: visit_memory(resync); break;
+    case STEP_ROWS: take_rows(resync); break;
     case STEP_NONE:
     case STEP_REJOINS:
     case STEP_BEGINS:
     case STEP_DRAINS:
     case STEP_ENDS: break;
     }
-    get_wanted(all);
-    end(all);
-    if (all->step != STEP_NONE && now_of(all) - all->logged_us >= LOG_US)
-        log_counts(all, LOG_INFO, "journal_resyncing");
+    get_wanted(resync);
+    end(resync);
+    if (resync->step != STEP_NONE && now_of(resync) - resync->logged_us >= LOG_US)
+        log_counts(resync, LOG_INFO, "journal_resyncing");
 }
 
 int64_t journal_resync_next_us(const struct embedded *embedded)
 {
-    const struct journal_resync *all = embedded->feed.resync;
-    if (all && all->step == STEP_REJOINS)
-        return now_of(all) + REJOIN_US;
-    return all && all->step == STEP_ROWS && !all->run ? all->rows_us : INT64_MAX;
+    const struct journal_resync *resync = embedded->feed.resync;
+    if (resync && resync->step == STEP_REJOINS)
+        return now_of(resync) + REJOIN_US;
+    return resync && resync->step == STEP_ROWS && !resync->run ? resync->rows_us : INT64_MAX;
 }
 
-static void start(struct journal_resync *all, enum step step)
+static void start(struct journal_resync *resync, enum step step)
 {
-    all->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(all)};
-    all->logged_us = now_of(all);
-    all->target = 0;
-    all->step = step;
-    feed_of(all)->resyncing = true;
-    all->embedded->busy = true;
+    resync->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(resync)};
+    resync->logged_us = now_of(resync);
+    resync->target = 0;
+    resync->step = step;
+    feed_of(resync)->resyncing = true;
+    resync->embedded->busy = true;
 }
 
 void journal_resync_resume(struct embedded *embedded)
 {
-    struct journal_resync *all = embedded->feed.resync;
-    if (all->step != STEP_NONE)
+    struct journal_resync *resync = embedded->feed.resync;
+    if (resync->step != STEP_NONE)
         return;
     log_event(LOG_INFO, "journal_resync_goes_on",
               "hint=\"the last one was not ended: it begins again\"");
-    start(all, STEP_BEGINS);
+    start(resync, STEP_BEGINS);
 }
 
 enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
 {
-    struct journal_resync *all = embedded->feed.resync;
-    struct journal_feed *feed = feed_of(all);
+    struct journal_resync *resync = embedded->feed.resync;
+    struct journal_feed *feed = feed_of(resync);
     bool stopped = feed->broken || feed->status.phase == JOURNAL_FENCED;
-    if (all->step != STEP_NONE) {
+    if (resync->step != STEP_NONE) {
         *out_why = "a resync is under way";
         return ERR_EXISTS;
     }
@@ -714,17 +716,17 @@ enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
     }
     if (stopped)
         follower_restart(feed->follower);
-    start(all, stopped ? STEP_REJOINS : STEP_BEGINS);
+    start(resync, stopped ? STEP_REJOINS : STEP_BEGINS);
     return OK;
 }
 
-static enum resync_step step_of(const struct journal_resync *all)
+static enum resync_step step_of(const struct journal_resync *resync)
 {
-    switch (all->step) {
+    switch (resync->step) {
     case STEP_LISTS:
     case STEP_MEMORY: return RESYNC_STEP_JOBS;
     case STEP_ROWS: /* jobs that were found may not have been read yet */
-        return wanted_count(all) ? RESYNC_STEP_JOBS : RESYNC_STEP_ROWS;
+        return wanted_count(resync) ? RESYNC_STEP_JOBS : RESYNC_STEP_ROWS;
     case STEP_DRAINS:
     case STEP_ENDS: return RESYNC_STEP_COMMITS;
     case STEP_NONE:
@@ -736,26 +738,26 @@ static enum resync_step step_of(const struct journal_resync *all)
 
 void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status)
 {
-    const struct journal_resync *all = embedded->feed.resync;
-    *out_status = all->status;
-    out_status->step = step_of(all);
+    const struct journal_resync *resync = embedded->feed.resync;
+    *out_status = resync->status;
+    out_status->step = step_of(resync);
 }
 
 void journal_resync_open(struct embedded *embedded)
 {
-    struct journal_resync *all = mem_zalloc(sizeof(*all));
-    all->embedded = embedded;
-    embedded->feed.resync = all;
+    struct journal_resync *resync = mem_zalloc(sizeof(*resync));
+    resync->embedded = embedded;
+    embedded->feed.resync = resync;
 }
 
 void journal_resync_close(struct embedded *embedded)
 {
-    struct journal_resync *all = embedded->feed.resync;
+    struct journal_resync *resync = embedded->feed.resync;
     embedded->feed.resync = NULL;
-    if (!all)
+    if (!resync)
         return;
-    drop_all(all);
-    mem_free(all);
+    drop_all(resync);
+    mem_free(resync);
 }
 
 void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink)

@@ -225,8 +225,9 @@ struct body_place bodies_place(const struct job_view *job);
 enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 /* A reply that waits for bodies is cancelled: its jobs go back (P6). */
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
-/* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
-void bodies_renew_leases(struct embedded *embedded);
+/* The beginning of a turn: leases of jobs that wait for their bodies do not run out. False: some
+   that end now are left to the next turn, so none may end in this one. */
+bool bodies_renew_leases(struct embedded *embedded);
 int64_t bodies_renew_next_us(const struct embedded *embedded); /* when it has something to do */
 /* Sends replies whose bodies have been read, and gives back jobs that are not handed out, as far as
    the budget goes; the rest in the next turn, without a sleep. */
@@ -238,7 +239,7 @@ void bodies_fail_all(struct embedded *embedded);
 
 /* ---- reschedule.c ---- */
 
-void reschedulings_init(struct reschedulings *all);
+void reschedulings_init(struct reschedulings *reschedulings);
 /*
  * RESCHEDULE with a new body keeps the job's properties, which are in the record that it replaces:
  * they are read first. False: nothing must be read, the command can be executed now.
@@ -252,15 +253,16 @@ void reschedule_fail_all(struct embedded *embedded);
 
 /* ---- far.c ---- */
 
-void far_commands_init(struct far_commands *all);
+void far_commands_init(struct far_commands *commands);
 /* The command names a job that may be far: its record is read first. False: it can be executed
    now. */
 bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                enum submitted *out_submitted);
 /* OK: the far job of this record may stay in memory, and be written to the log again. */
 enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
-/* The far job has arrived and will change: writes its record to the log again. */
-void far_write_again(struct embedded *embedded, const struct event *event);
+/* The far job has arrived and will change: writes its record to the log again. `memory`: that of
+   the event, which is taken over if the body is large, as with event::memory; or NULL. */
+void far_write_again(struct embedded *embedded, const struct event *event, struct buf *memory);
 /* Executes the commands whose records have been read, as far as the budget goes. */
 void far_turn(struct embedded *embedded);
 /* The client has gone: a command that was not executed yet never will be, since others may have
@@ -275,7 +277,7 @@ void far_opened(struct embedded *embedded);
 
 /* ---- far_visit.c ---- */
 
-void far_visits_init(struct far_visits *all);
+void far_visits_init(struct far_visits *visits);
 /* The command visits a topic's jobs, some of which are far: they are read first. False: it can be
  * executed now. */
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,

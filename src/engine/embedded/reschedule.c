@@ -146,8 +146,8 @@ void reschedule_fail_all(struct embedded *embedded)
     give_up(&embedded->reschedulings.reading);
 }
 
-void reschedulings_init(struct reschedulings *all)
+void reschedulings_init(struct reschedulings *reschedulings)
 {
-    list_init(&all->reading);
-    list_init(&all->whole);
+    list_init(&reschedulings->reading);
+    list_init(&reschedulings->whole);
 }

@@ -92,55 +92,55 @@ struct number_look {
     char id[];
 };
 
-static int64_t now_of(const struct redis_resync *all)
+static int64_t now_of(const struct redis_resync *resync)
 {
-    return all->feed->options.loop->now_us;
+    return resync->feed->options.loop->now_us;
 }
 
-static uint32_t count_of(const struct redis_resync *all)
+static uint32_t count_of(const struct redis_resync *resync)
 {
-    return all->feed->options.space->partitions;
+    return resync->feed->options.space->partitions;
 }
 
-static void log_counts(struct redis_resync *all, enum log_level level, const char *event)
+static void log_counts(struct redis_resync *resync, enum log_level level, const char *event)
 {
-    const struct resync_status *status = &all->status;
-    all->logged_us = now_of(all);
+    const struct resync_status *status = &resync->status;
+    resync->logged_us = now_of(resync);
     log_event(level, event, "jobs=%llu of=%llu rows=%llu closed=%llu ms=%lld%s%s%s",
               (unsigned long long)status->jobs, (unsigned long long)status->jobs_total,
               (unsigned long long)status->rows, (unsigned long long)status->closed,
-              (long long)((now_of(all) - status->begun_us) / 1000), status->why[0] ? " why=\"" : "",
-              status->why, status->why[0] ? "\"" : "");
+              (long long)((now_of(resync) - status->begun_us) / 1000),
+              status->why[0] ? " why=\"" : "", status->why, status->why[0] ? "\"" : "");
 }
 
 /* ---- its end ---- */
 
-static void close_rows(struct redis_resync *all)
+static void close_rows(struct redis_resync *resync)
 {
-    if (all->rows_run)
-        all->rows->close(all->rows_run);
-    all->rows_run = NULL;
+    if (resync->rows_run)
+        resync->rows->close(resync->rows_run);
+    resync->rows_run = NULL;
 }
 
-static void drop_all(struct redis_resync *all)
+static void drop_all(struct redis_resync *resync)
 {
-    close_rows(all);
-    all->run++; /* late answers will be ignored */
-    all->looks = 0;
-    for (uint32_t i = 0; i < count_of(all); i++) {
-        buf_fini(&all->streams[i].ids);
-        buf_fini(&all->streams[i].lengths);
+    close_rows(resync);
+    resync->run++; /* late answers will be ignored */
+    resync->looks = 0;
+    for (uint32_t i = 0; i < count_of(resync); i++) {
+        buf_fini(&resync->streams[i].ids);
+        buf_fini(&resync->streams[i].lengths);
     }
-    all->step = STEP_NONE;
-    all->status.ended_us = now_of(all);
+    resync->step = STEP_NONE;
+    resync->status.ended_us = now_of(resync);
 }
 
-static void fail(struct redis_resync *all, const char *why)
+static void fail(struct redis_resync *resync, const char *why)
 {
-    (void)snprintf(all->status.why, sizeof(all->status.why), "%s", why);
-    all->status.state = RESYNC_FAILED;
-    drop_all(all);
-    log_counts(all, LOG_ERROR, "journal_resync_failed");
+    (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
+    resync->status.state = RESYNC_FAILED;
+    drop_all(resync);
+    log_counts(resync, LOG_ERROR, "journal_resync_failed");
 }
 
 /* ---- calls of a partition ---- */
@@ -174,8 +174,8 @@ static void drop_front(struct buf *buf, size_t bytes)
 static void jobs_entered(struct resync_stream *stream, const struct script_answer *answer,
                          struct bytes place)
 {
-    struct redis_resync *all = stream->owner;
-    all->status.jobs += answer->count;
+    struct redis_resync *resync = stream->owner;
+    resync->status.jobs += answer->count;
     if (partition_of(stream)->opened_us != stream->opened_us) {
         from_start(stream);
         return;
@@ -187,13 +187,13 @@ static void jobs_entered(struct resync_stream *stream, const struct script_answe
     }
     if (!answer->count) /* MySQL must catch up first, or the buckets are nearly empty */
         stream->not_before_us =
-            all->feed->options.loop->now_us + (answer->more ? AGAIN_US / 10 : 0);
+            resync->feed->options.loop->now_us + (answer->more ? AGAIN_US / 10 : 0);
 }
 
 static void rows_entered(struct resync_stream *stream, const struct script_answer *answer,
                          uint64_t looked)
 {
-    struct redis_resync *all = stream->owner;
+    struct redis_resync *resync = stream->owner;
     size_t bytes = 0;
     if (looked > stream->call_ids)
         return;
@@ -204,9 +204,9 @@ static void rows_entered(struct resync_stream *stream, const struct script_answe
     }
     drop_front(&stream->ids, bytes);
     drop_front(&stream->lengths, (size_t)looked * sizeof(uint32_t));
-    all->status.closed += answer->count;
+    resync->status.closed += answer->count;
     if (answer->more)
-        stream->not_before_us = now_of(all) + AGAIN_US;
+        stream->not_before_us = now_of(resync) + AGAIN_US;
 }
 
 static void step_stream(struct resync_stream *stream);
@@ -215,24 +215,24 @@ static void answered(void *owner, struct script_request *request, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
     struct resync_stream *stream = owner;
-    struct redis_resync *all = stream->owner;
+    struct redis_resync *resync = stream->owner;
     struct script_answer answer;
     struct script_parts received = {.partition = stream->partition, .at = parts, .count = count};
     (void)request;
     stream->pending = false;
-    if (stream->run != all->run)
+    if (stream->run != resync->run)
         return;
     if (!err)
-        err = script_read_answer(all->feed->options.space, &received, &answer);
+        err = script_read_answer(resync->feed->options.space, &received, &answer);
     if (!err)
         err = answer.err;
     int state = err ? 0 : (int)answer.state; /* no job's */
     if (err || state != 1 || count < 2) {
-        stream->not_before_us = now_of(all) + AGAIN_US;
+        stream->not_before_us = now_of(resync) + AGAIN_US;
         stream->failing = true;
-        if (now_of(all) - stream->failing_us > SILENT_US)
-            fail(all, err ? "Redis does not answer, or moves a slot"
-                          : "there is no journal in Redis: it was given up");
+        if (now_of(resync) - stream->failing_us > SILENT_US)
+            fail(resync, err ? "Redis does not answer, or moves a slot"
+                             : "there is no journal in Redis: it was given up");
         return;
     }
     stream->failing = false;
@@ -249,38 +249,38 @@ static void ask(struct resync_stream *stream, bool of_rows)
     const struct journal_feed_options *options = &stream->owner->feed->options;
     struct bytes ids[IDS_MAX];
     uint64_t share = script_journal_share(options->space) / ROOM_PARTS;
-    struct script_resync resync = {
+    struct script_resync args = {
         .from = bytes_str(stream->place),
         .fields = FIELDS,
         .waiting_most = share && share < WAITING_MOST ? share : WAITING_MOST,
         .ids = of_rows ? ids : NULL,
     };
     size_t at = 0;
-    while (of_rows && resync.id_count < ids_waiting(stream) && resync.id_count < IDS_MAX) {
+    while (of_rows && args.id_count < ids_waiting(stream) && args.id_count < IDS_MAX) {
         uint32_t len;
-        memcpy(&len, stream->lengths.at + resync.id_count * sizeof(len), sizeof(len));
-        ids[resync.id_count++] = bytes_of(stream->ids.at + at, len);
+        memcpy(&len, stream->lengths.at + args.id_count * sizeof(len), sizeof(len));
+        ids[args.id_count++] = bytes_of(stream->ids.at + at, len);
         at += len;
     }
-    stream->call_ids = resync.id_count;
+    stream->call_ids = args.id_count;
     stream->asks_rows = of_rows;
     stream->run = stream->owner->run;
     stream->pending = true;
     if (!stream->failing)
         stream->failing_us = now_of(stream->owner);
     struct script_request *call = script_requests_new_unkept(options->calls, stream->partition);
-    script_encode_resync(&call->request, options->space, &call->id, &resync);
+    script_encode_resync(&call->request, options->space, &call->id, &args);
     script_requests_send(call, stream, answered);
 }
 
 static void step_stream(struct resync_stream *stream)
 {
-    struct redis_resync *all = stream->owner;
-    if (stream->pending || now_of(all) < stream->not_before_us)
+    struct redis_resync *resync = stream->owner;
+    if (stream->pending || now_of(resync) < stream->not_before_us)
         return;
-    if (all->step == STEP_JOBS && !stream->done)
+    if (resync->step == STEP_JOBS && !stream->done)
         ask(stream, false);
-    else if (all->step == STEP_ROWS && ids_waiting(stream))
+    else if (resync->step == STEP_ROWS && ids_waiting(stream))
         ask(stream, true);
 }
 
@@ -292,318 +292,319 @@ static void rows_arrived(struct restore_reader *reader)
 }
 
 /* Adds an id to look up, in the id's partition. */
-static void want_id(struct redis_resync *all, struct bytes id)
+static void want_id(struct redis_resync *resync, struct bytes id)
 {
     struct cmd cmd = {.kind = CMD_GET, .job.ref.id = id};
     uint32_t partition = 0, len = (uint32_t)id.len;
     enum err ignored;
-    if (script_route(all->feed->options.space, &cmd, &partition, &ignored) != SCRIPT_ONE)
+    if (script_route(resync->feed->options.space, &cmd, &partition, &ignored) != SCRIPT_ONE)
         return; /* no job can have this id */
-    buf_add_bytes(&all->streams[partition].ids, id);
-    buf_add(&all->streams[partition].lengths, &len, sizeof(len));
+    buf_add_bytes(&resync->streams[partition].ids, id);
+    buf_add(&resync->streams[partition].lengths, &len, sizeof(len));
 }
 
 static void number_looked(void *owner, struct script_request *request, enum err err,
                           const struct bytes *parts, uint32_t count)
 {
     struct number_look *look = owner;
-    struct redis_resync *all = look->owner;
+    struct redis_resync *resync = look->owner;
     struct script_answer answer;
     struct script_parts received = {
         .partition = request->id.partition, .at = parts, .count = count};
-    if (look->run == all->run) {
-        all->looks--;
+    if (look->run == resync->run) {
+        resync->looks--;
         if (!err)
-            err = script_read_answer(all->feed->options.space, &received, &answer);
+            err = script_read_answer(resync->feed->options.space, &received, &answer);
         if (!err)
             err = answer.err;
         if (err) /* then all rows are read again */
-            all->rows_us = INT64_MAX;
+            resync->rows_us = INT64_MAX;
         else if (!answer.state)
-            want_id(all, bytes_of(look->id, look->id_len));
+            want_id(resync, bytes_of(look->id, look->id_len));
     }
     mem_free(look);
 }
 
-static void look_for_number(struct redis_resync *all, uint64_t seq, struct bytes id)
+static void look_for_number(struct redis_resync *resync, uint64_t seq, struct bytes id)
 {
-    const struct journal_feed_options *options = &all->feed->options;
+    const struct journal_feed_options *options = &resync->feed->options;
     struct script_request *call =
         script_requests_new_unkept(options->calls, (uint32_t)(seq % options->space->partitions));
     struct script_restore restore = {.step = SCRIPT_RESTORE_LOOK, .seq = seq};
     struct number_look *look = mem_alloc(sizeof(*look) + id.len);
-    *look = (struct number_look){.owner = all, .run = all->run, .id_len = id.len};
+    *look = (struct number_look){.owner = resync, .run = resync->run, .id_len = id.len};
     memcpy(look->id, id.at, id.len);
-    all->looks++;
+    resync->looks++;
     script_encode_restore(&call->request, options->space, &call->id, &restore);
     script_requests_send(call, look, number_looked);
 }
 
-static void begin_rows(struct redis_resync *all)
+static void begin_rows(struct redis_resync *resync)
 {
-    struct journal *journal = all->feed->journal;
+    struct journal *journal = resync->feed->journal;
     struct restore *restore = journal->verbs->restore(journal);
-    struct restore_query query = {.only_ids = true, .now_us = now_of(all)};
+    struct restore_query query = {.only_ids = true, .now_us = now_of(resync)};
     const char *why;
-    if (now_of(all) < all->rows_us)
+    if (now_of(resync) < resync->rows_us)
         return;
-    all->rows = restore->verbs;
-    all->reader.arrived = rows_arrived;
-    all->arrived = all->rows_read = false;
-    all->status.rows = 0;
-    if (all->rows->begin(restore, &query, &all->reader, &all->rows_run, &why) != OK) {
-        all->rows_run = NULL;
-        all->rows_us = now_of(all) + ROWS_AGAIN_US;
+    resync->rows = restore->verbs;
+    resync->reader.arrived = rows_arrived;
+    resync->arrived = resync->rows_read = false;
+    resync->status.rows = 0;
+    if (resync->rows->begin(restore, &query, &resync->reader, &resync->rows_run, &why) != OK) {
+        resync->rows_run = NULL;
+        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
     }
 }
 
-static bool has_room_for_rows(const struct redis_resync *all)
+static bool has_room_for_rows(const struct redis_resync *resync)
 {
-    bool room = all->looks < LOOKS_MAX;
-    for (uint32_t i = 0; i < count_of(all); i++)
-        room = room && ids_waiting(&all->streams[i]) < 4 * IDS_MAX;
+    bool room = resync->looks < LOOKS_MAX;
+    for (uint32_t i = 0; i < count_of(resync); i++)
+        room = room && ids_waiting(&resync->streams[i]) < 4 * IDS_MAX;
     return room;
 }
 
-static void end_rows(struct redis_resync *all)
+static void end_rows(struct redis_resync *resync)
 {
     enum err err = OK;
     const char *why = "";
-    if (!all->rows->ended(all->rows_run, &err, &why))
+    if (!resync->rows->ended(resync->rows_run, &err, &why))
         return;
-    all->rows_read = !err;
-    all->status.why[0] = '\0';
+    resync->rows_read = !err;
+    resync->status.why[0] = '\0';
     if (err) {
-        (void)snprintf(all->status.why, sizeof(all->status.why), "%s", why);
-        all->rows_us = now_of(all) + ROWS_AGAIN_US;
+        (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
+        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
     }
-    close_rows(all);
+    close_rows(resync);
 }
 
-static void take_rows(struct redis_resync *all)
+static void take_rows(struct redis_resync *resync)
 {
     struct restore_row *row = NULL;
-    all->status.rows_total = all->rows->expected ? all->rows->expected(all->rows_run) : 0;
-    for (unsigned i = 0; i < ROWS_AT_ONCE && has_room_for_rows(all); i++) {
-        row = all->rows->take(all->rows_run);
+    resync->status.rows_total =
+        resync->rows->expected ? resync->rows->expected(resync->rows_run) : 0;
+    for (unsigned i = 0; i < ROWS_AT_ONCE && has_room_for_rows(resync); i++) {
+        row = resync->rows->take(resync->rows_run);
         if (!row) {
-            all->arrived = false;
-            end_rows(all);
+            resync->arrived = false;
+            end_rows(resync);
             return;
         }
         struct bytes id = row->push.id;
-        all->status.rows++;
+        resync->status.rows++;
         if (row->seq)
-            look_for_number(all, row->seq, id);
+            look_for_number(resync, row->seq, id);
         else if (id.len && id.len <= JOB_ID_MAX)
-            want_id(all, id);
-        all->rows->settle(all->rows_run, row);
+            want_id(resync, id);
+        resync->rows->settle(resync->rows_run, row);
     }
 }
 
-static bool rows_are_done(const struct redis_resync *all)
+static bool rows_are_done(const struct redis_resync *resync)
 {
-    bool done = all->rows_read && !all->looks;
-    for (uint32_t i = 0; i < count_of(all); i++)
-        done = done && !ids_waiting(&all->streams[i]) && !all->streams[i].pending;
+    bool done = resync->rows_read && !resync->looks;
+    for (uint32_t i = 0; i < count_of(resync); i++)
+        done = done && !ids_waiting(&resync->streams[i]) && !resync->streams[i].pending;
     return done;
 }
 
-static void step_rows(struct redis_resync *all)
+static void step_rows(struct redis_resync *resync)
 {
-    if (all->rows_us == INT64_MAX && !all->looks) { /* a look-up was not answered */
-        close_rows(all);
-        all->rows_read = false;
-        all->rows_us = now_of(all) + ROWS_AGAIN_US;
+    if (resync->rows_us == INT64_MAX && !resync->looks) { /* a look-up was not answered */
+        close_rows(resync);
+        resync->rows_read = false;
+        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
     }
-    if (all->rows_us != INT64_MAX && !all->rows_run && !all->rows_read)
-        begin_rows(all);
-    else if (all->rows_run && all->arrived)
-        take_rows(all);
-    if (rows_are_done(all) && all->rows_us != INT64_MAX)
-        all->step = STEP_DRAINS;
+    if (resync->rows_us != INT64_MAX && !resync->rows_run && !resync->rows_read)
+        begin_rows(resync);
+    else if (resync->rows_run && resync->arrived)
+        take_rows(resync);
+    if (rows_are_done(resync) && resync->rows_us != INT64_MAX)
+        resync->step = STEP_DRAINS;
 }
 
 /* ---- its steps ---- */
 
-static void give_mark(struct redis_resync *all, enum journal_batch_kind kind)
+static void give_mark(struct redis_resync *resync, enum journal_batch_kind kind)
 {
-    struct redis_journal_feed *feed = all->feed;
+    struct redis_journal_feed *feed = resync->feed;
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
     batch->kind = kind;
     batch->number = feed->number + 1;
-    batch->clock_us = now_of(all);
+    batch->clock_us = now_of(resync);
     batch->bytes = BATCH_HEAD;
     feed->held_bytes += batch->bytes;
     feed->journal->verbs->give(feed->journal, batch);
 }
 
-static void begin_jobs(struct redis_resync *all)
+static void begin_jobs(struct redis_resync *resync)
 {
-    for (uint32_t i = 0; i < count_of(all); i++) {
-        struct resync_stream *stream = &all->streams[i];
+    for (uint32_t i = 0; i < count_of(resync); i++) {
+        struct resync_stream *stream = &resync->streams[i];
         from_start(stream);
         stream->not_before_us = 0;
         stream->failing = false;
         stream->target = 0;
     }
-    all->rows_us = 0;
-    all->rows_read = false;
-    all->resyncs = all->feed->status.resyncs;
-    all->status.why[0] = '\0';
-    all->step = STEP_JOBS;
-    give_mark(all, JOURNAL_RESYNC_BEGINS);
-    log_event(LOG_INFO, "journal_resync_begins", "partitions=%u", count_of(all));
+    resync->rows_us = 0;
+    resync->rows_read = false;
+    resync->resyncs = resync->feed->status.resyncs;
+    resync->status.why[0] = '\0';
+    resync->step = STEP_JOBS;
+    give_mark(resync, JOURNAL_RESYNC_BEGINS);
+    log_event(LOG_INFO, "journal_resync_begins", "partitions=%u", count_of(resync));
 }
 
-static void step_jobs(struct redis_resync *all)
+static void step_jobs(struct redis_resync *resync)
 {
     bool done = true;
-    for (uint32_t i = 0; i < count_of(all); i++)
-        done = done && all->streams[i].done;
+    for (uint32_t i = 0; i < count_of(resync); i++)
+        done = done && resync->streams[i].done;
     if (done)
-        all->step = STEP_ROWS;
+        resync->step = STEP_ROWS;
 }
 
-static bool is_caught_up(const struct redis_resync *all)
+static bool is_caught_up(const struct redis_resync *resync)
 {
-    bool there = all->feed->joined;
-    for (uint32_t i = 0; i < count_of(all); i++)
-        there = there && redis_journal_has(all->feed, i) >= all->streams[i].target;
+    bool there = resync->feed->joined;
+    for (uint32_t i = 0; i < count_of(resync); i++)
+        there = there && redis_journal_has(resync->feed, i) >= resync->streams[i].target;
     return there;
 }
 
-static void end(struct redis_resync *all)
+static void end(struct redis_resync *resync)
 {
-    if (all->step == STEP_DRAINS && is_caught_up(all)) {
-        give_mark(all, JOURNAL_RESYNC_ENDS);
-        all->step = STEP_ENDS;
+    if (resync->step == STEP_DRAINS && is_caught_up(resync)) {
+        give_mark(resync, JOURNAL_RESYNC_ENDS);
+        resync->step = STEP_ENDS;
     }
-    if (all->step != STEP_ENDS || all->feed->status.resyncs == all->resyncs)
+    if (resync->step != STEP_ENDS || resync->feed->status.resyncs == resync->resyncs)
         return;
-    all->status.state = RESYNC_DONE;
-    drop_all(all);
-    log_counts(all, LOG_INFO, "journal_resynced");
+    resync->status.state = RESYNC_DONE;
+    drop_all(resync);
+    log_counts(resync, LOG_INFO, "journal_resynced");
 }
 
-void redis_resync_look(struct redis_resync *all)
+void redis_resync_look(struct redis_resync *resync)
 {
-    struct redis_journal_feed *feed = all->feed;
-    if (all->step == STEP_NONE)
+    struct redis_journal_feed *feed = resync->feed;
+    if (resync->step == STEP_NONE)
         return;
-    bool opens = all->step == STEP_REJOINS || all->step == STEP_BEGINS;
+    bool opens = resync->step == STEP_REJOINS || resync->step == STEP_BEGINS;
     if (opens && !feed->journal && !redis_journal_leads(feed)) {
-        fail(all, "this laterd no longer writes the journal: ask the one that does");
+        fail(resync, "this laterd no longer writes the journal: ask the one that does");
         return;
     }
-    if (feed->broken && all->step != STEP_REJOINS) {
-        fail(all, "the journal and Redis are out of step again: later journal status says why");
+    if (feed->broken && resync->step != STEP_REJOINS) {
+        fail(resync, "the journal and Redis are out of step again: later journal status says why");
         return;
     }
     if (!feed->journal)
         return; /* it is being opened */
-    if (all->step == STEP_BEGINS && feed->joined)
-        begin_jobs(all);
-    if (all->step == STEP_JOBS)
-        step_jobs(all);
-    if (all->step == STEP_ROWS)
-        step_rows(all);
-    for (uint32_t i = 0; i < count_of(all) && all->step != STEP_NONE; i++)
-        step_stream(&all->streams[i]);
-    end(all);
-    if (all->step != STEP_NONE && now_of(all) - all->logged_us >= LOG_US)
-        log_counts(all, LOG_INFO, "journal_resyncing");
+    if (resync->step == STEP_BEGINS && feed->joined)
+        begin_jobs(resync);
+    if (resync->step == STEP_JOBS)
+        step_jobs(resync);
+    if (resync->step == STEP_ROWS)
+        step_rows(resync);
+    for (uint32_t i = 0; i < count_of(resync) && resync->step != STEP_NONE; i++)
+        step_stream(&resync->streams[i]);
+    end(resync);
+    if (resync->step != STEP_NONE && now_of(resync) - resync->logged_us >= LOG_US)
+        log_counts(resync, LOG_INFO, "journal_resyncing");
 }
 
-static void start(struct redis_resync *all, enum step step)
+static void start(struct redis_resync *resync, enum step step)
 {
-    uint32_t count = count_of(all);
-    if (!all->streams) {
-        all->streams = mem_zalloc(count * sizeof(*all->streams));
+    uint32_t count = count_of(resync);
+    if (!resync->streams) {
+        resync->streams = mem_zalloc(count * sizeof(*resync->streams));
         for (uint32_t i = 0; i < count; i++)
-            all->streams[i] = (struct resync_stream){.owner = all, .partition = i};
+            resync->streams[i] = (struct resync_stream){.owner = resync, .partition = i};
     }
-    all->run++;
-    all->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(all)};
-    all->logged_us = now_of(all);
-    all->step = step;
+    resync->run++;
+    resync->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(resync)};
+    resync->logged_us = now_of(resync);
+    resync->step = step;
 }
 
-void redis_resync_joined(struct redis_resync *all)
+void redis_resync_joined(struct redis_resync *resync)
 {
-    if (all->step == STEP_REJOINS) {
-        all->step = STEP_BEGINS;
-    } else if (all->step == STEP_NONE && all->feed->status.resyncing) {
+    if (resync->step == STEP_REJOINS) {
+        resync->step = STEP_BEGINS;
+    } else if (resync->step == STEP_NONE && resync->feed->status.resyncing) {
         log_event(LOG_INFO, "journal_resync_goes_on",
                   "hint=\"the last one was not ended: it begins again\"");
-        start(all, STEP_BEGINS);
+        start(resync, STEP_BEGINS);
     }
 }
 
 /* Not all of its entries are in MySQL: the resync begins again with the next journal. */
-static void begin_again(struct redis_resync *all)
+static void begin_again(struct redis_resync *resync)
 {
-    int64_t begun_us = all->status.begun_us;
-    drop_all(all);
-    start(all, STEP_BEGINS);
-    all->status.begun_us = begun_us;
-    (void)snprintf(all->status.why, sizeof(all->status.why),
+    int64_t begun_us = resync->status.begun_us;
+    drop_all(resync);
+    start(resync, STEP_BEGINS);
+    resync->status.begun_us = begun_us;
+    (void)snprintf(resync->status.why, sizeof(resync->status.why),
                    "another laterd had taken MySQL's cursor: it begins again");
 }
 
-void redis_resync_closed(struct redis_resync *all, bool opens_again)
+void redis_resync_closed(struct redis_resync *resync, bool opens_again)
 {
-    if (all->step == STEP_NONE || all->step == STEP_REJOINS)
+    if (resync->step == STEP_NONE || resync->step == STEP_REJOINS)
         return;
     if (opens_again)
-        begin_again(all);
+        begin_again(resync);
     else
-        fail(all,
+        fail(resync,
              "this laterd no longer writes the journal: the one that does continues the resync");
 }
 
-bool redis_resync_is_running(const struct redis_resync *all)
+bool redis_resync_is_running(const struct redis_resync *resync)
 {
-    return all->step != STEP_NONE;
+    return resync->step != STEP_NONE;
 }
 
-bool redis_resync_wants(const struct redis_resync *all)
+bool redis_resync_wants(const struct redis_resync *resync)
 {
-    return all->step == STEP_REJOINS;
+    return resync->step == STEP_REJOINS;
 }
 
 /* ---- journal_control_verbs ---- */
 
-enum err redis_resync_begin(struct redis_resync *all, const char **out_why)
+enum err redis_resync_begin(struct redis_resync *resync, const char **out_why)
 {
-    struct redis_journal_feed *feed = all->feed;
-    *out_why = all->why;
-    if (all->step != STEP_NONE) {
+    struct redis_journal_feed *feed = resync->feed;
+    *out_why = resync->why;
+    if (resync->step != STEP_NONE) {
         *out_why = "a resync is under way";
         return ERR_EXISTS;
     }
     if (!redis_journal_leads(feed) && feed->leader[0]) {
-        (void)snprintf(all->why, sizeof(all->why),
+        (void)snprintf(resync->why, sizeof(resync->why),
                        "this laterd does not write the journal: ask the one that does, %.100s "
                        "(its laterd_journal_leads is 1)",
                        feed->leader);
         return ERR_NOT_LEADER;
     }
     if (!redis_journal_leads(feed) || !feed->journal || (!feed->joined && !feed->broken)) {
-        (void)snprintf(all->why, sizeof(all->why),
+        (void)snprintf(resync->why, sizeof(resync->why),
                        "the journal has not been able to write to MySQL yet%s%.150s",
                        feed->status.why[0] ? ": " : "", feed->status.why);
         return ERR_AGAIN;
     }
-    start(all, feed->broken ? STEP_REJOINS : STEP_BEGINS);
+    start(resync, feed->broken ? STEP_REJOINS : STEP_BEGINS);
     if (feed->broken)
         redis_journal_reopen(feed);
     return OK;
 }
 
-static enum resync_step step_of(const struct redis_resync *all)
+static enum resync_step step_of(const struct redis_resync *resync)
 {
-    switch (all->step) {
+    switch (resync->step) {
     case STEP_JOBS: return RESYNC_STEP_JOBS;
     case STEP_ROWS: return RESYNC_STEP_ROWS;
     case STEP_DRAINS:
@@ -615,33 +616,33 @@ static enum resync_step step_of(const struct redis_resync *all)
     return RESYNC_STEP_WAITS;
 }
 
-void redis_resync_status(const struct redis_resync *all, struct resync_status *out_status)
+void redis_resync_status(const struct redis_resync *resync, struct resync_status *out_status)
 {
-    *out_status = all->status;
-    out_status->step = step_of(all);
+    *out_status = resync->status;
+    out_status->step = step_of(resync);
 }
 
 struct redis_resync *redis_resync_new(struct redis_journal_feed *feed)
 {
-    struct redis_resync *all = mem_zalloc(sizeof(*all));
-    all->feed = feed;
-    return all;
+    struct redis_resync *resync = mem_zalloc(sizeof(*resync));
+    resync->feed = feed;
+    return resync;
 }
 
-void redis_resync_free(struct redis_resync *all)
+void redis_resync_free(struct redis_resync *resync)
 {
-    if (!all)
+    if (!resync)
         return;
-    CHECK(!all->rows_run); /* the journal was closed before */
-    for (uint32_t i = 0; all->streams && i < count_of(all); i++) {
-        buf_fini(&all->streams[i].ids);
-        buf_fini(&all->streams[i].lengths);
+    CHECK(!resync->rows_run); /* the journal was closed before */
+    for (uint32_t i = 0; resync->streams && i < count_of(resync); i++) {
+        buf_fini(&resync->streams[i].ids);
+        buf_fini(&resync->streams[i].lengths);
     }
-    mem_free(all->streams);
-    mem_free(all);
+    mem_free(resync->streams);
+    mem_free(resync);
 }
 
-void redis_resync_describe(const struct redis_resync *all, struct metric_sink *sink)
+void redis_resync_describe(const struct redis_resync *resync, struct metric_sink *sink)
 {
-    resync_describe(&all->status, sink);
+    resync_describe(&resync->status, sink);
 }

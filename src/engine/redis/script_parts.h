@@ -1,8 +1,8 @@
 /*
- * Internal declarations: script.c and script_encode.c encode requests, script_read.c decodes
- * answers, fanout.c combines answers of all partitions, server_info.c checks servers,
- * notice_codec.c decodes notices between daemons, script_text.c holds the scripts' texts, sha1.c
- * makes their digests.
+ * Internal declarations: script_route.c says where a command goes, script.c and script_encode.c
+ * encode requests, script_read.c decodes answers, fanout.c combines answers of all partitions,
+ * server_info.c checks servers, notice_codec.c decodes notices between daemons, script_text.c holds
+ * the scripts' texts, sha1.c makes their digests.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H

@@ -95,12 +95,38 @@ bool restorer_idle(const struct restorer *restorer);
 void restorer_fini(struct restorer *restorer);
 void restorer_ended(struct restorer *restorer, struct bytes id);
 
-/* ---- writer.c ---- */
+/* ---- writer.c: the loop's side, and what both share ---- */
 
+static inline void writer_lock(struct writer *writer)
+{
+    (void)pthread_mutex_lock(&writer->mutex); /* cannot fail: it is ours and not recursive */
+}
+
+static inline void writer_unlock(struct writer *writer)
+{
+    (void)pthread_mutex_unlock(&writer->mutex);
+}
+
+static inline struct journal_batch *writer_batch(struct queue_node *node)
+{
+    return LIST_ENTRY(node, struct journal_batch, place);
+}
+
+void writer_free_batches(struct queue *queue);
+/* Under the mutex. The status has changed: journal::changed is called on the loop's thread. */
+void writer_post(struct writer *writer);
+/* Without the mutex. Both texts are copied. */
+void writer_set_phase(struct writer *writer, enum journal_phase phase, const char *why,
+                      const char *advice);
 /* DONE: everything up to this batch is committed. AWAY: the writer does not write now. */
 enum link_result writer_has(struct writer *writer, uint64_t batch);
 /* Frees the writer; it must be closed, and not used any more. */
 void writer_release(struct writer *writer);
+
+/* ---- writer_thread.c ---- */
+
+/* The thread's function; `writer` is a struct writer. */
+void *writer_run(void *writer);
 
 /* ---- commit.c; the thread's ---- */
 

@@ -12,7 +12,6 @@
  * libmariadb's time-outs are whole seconds: a request without an answer is given up after a third
  * of the session's time-out, and at least a second.
  */
-#include <errno.h>
 #include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
 #include <stdio.h>
@@ -20,7 +19,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/time_us.h"
 #include "client/mysql/interrupt.h"
 #include "member/claim.h"
 #include "member/member_thread.h"
@@ -42,21 +40,13 @@ struct mysql_member {
     char why[MEMBER_WHY_MAX];
 };
 
-/* It is quoted in the log and in JSON. */
-static void clean_why(struct mysql_member *mysql)
-{
-    for (char *at = mysql->why; *at; at++) {
-        if ((unsigned char)*at < ' ' || *at == '"')
-            *at = '\'';
-    }
-}
-
 static void set_why(struct mysql_member *mysql, const char *what)
 {
     const char *text = mysql->connection ? mysql_error(mysql->connection) : "out of memory";
-    (void)snprintf(mysql->why, sizeof(mysql->why), "%s %.90s: %.110s", what, mysql->url.hosts,
-                   text);
-    clean_why(mysql);
+    int len =
+        snprintf(mysql->why, sizeof(mysql->why), "%s %.90s: %.110s", what, mysql->url.hosts, text);
+    if (len < 0) /* else it was written, and cut if it is longer */
+        mysql->why[0] = '\0';
 }
 
 static void disconnect(struct mysql_member *mysql)
@@ -96,7 +86,6 @@ static bool lacks_ca(struct mysql_member *mysql)
     if (!mysql->verify || ca_file_find(member_thread_options(mysql->thread)->ca, &path, why) == OK)
         return false;
     (void)snprintf(mysql->why, sizeof(mysql->why), "member.ca: %s", why);
-    clean_why(mysql);
     return true;
 }
 
@@ -124,7 +113,6 @@ static bool find_user(struct mysql_member *mysql)
     buf_fini(&plain);
     if (err) {
         (void)snprintf(mysql->why, sizeof(mysql->why), "member.url: %.200s", error.text);
-        clean_why(mysql);
         return false;
     }
     take_password(&now);
@@ -234,7 +222,7 @@ static void take_row(MYSQL_ROW columns, struct claim_row *row)
         .exists = true,
         .epoch = number_of(columns[0]),
         .count = number_of(columns[1]),
-        .timeout_us = (int64_t)(number_of(columns[2]) % 3600000) * 1000,
+        .timeout_us = claim_timeout_us(number_of(columns[2])),
     };
     (void)snprintf(row->holder, sizeof(row->holder), "%s", columns[3] ? columns[3] : "");
     (void)snprintf(row->url, sizeof(row->url), "%s", columns[4] ? columns[4] : "");
@@ -296,13 +284,6 @@ static void ask(struct mysql_member *mysql)
 
 /* ---- the thread ---- */
 
-static int64_t next_us(const struct mysql_member *mysql)
-{
-    const struct tenure *tenure = &mysql->claim.tenure;
-    int64_t at_us = claim_next_us(&mysql->claim);
-    return tenure->leading ? time_earlier(at_us, tenure->deadline_us) : at_us;
-}
-
 /* Writes the resignation, so that others need not wait for the time-out; limited in time. */
 static void give_back(struct mysql_member *mysql)
 {
@@ -333,7 +314,7 @@ static void run(struct member_thread *thread, void *user)
             ask(mysql);
         member_publish(thread, &mysql->claim.tenure, claim_leader(&mysql->claim), mysql->connected,
                        mysql->why);
-        member_sleep(thread, next_us(mysql));
+        member_sleep(thread, tenure_wake_us(&mysql->claim.tenure, claim_next_us(&mysql->claim)));
     }
     give_back(mysql);
     disconnect(mysql);
@@ -346,15 +327,11 @@ static void interrupt(void *user)
     interrupt_now(&mysql->interrupt);
 }
 
-static void free_member(struct mysql_member *mysql)
-{
-    interrupt_fini(&mysql->interrupt);
-    mem_free(mysql);
-}
-
 static void ended(void *user)
 {
-    free_member(user);
+    struct mysql_member *mysql = user;
+    interrupt_fini(&mysql->interrupt);
+    mem_free(mysql);
 }
 
 /* ---- the plugin ---- */
@@ -420,18 +397,13 @@ static enum err open_member(const struct member_options *options, struct member 
         err = ERR_IO;
     }
     if (err) {
-        free_member(mysql);
+        ended(mysql);
         return err;
     }
-    struct member *member = member_thread_open(&(struct member_thread_options){
-        .member = options, .user = mysql, .run = run, .interrupt = interrupt, .ended = ended});
-    if (member) {
-        *out_member = member;
-        return OK;
-    }
-    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
-    free_member(mysql);
-    return ERR_IO;
+    return member_thread_open(
+        &(struct member_thread_options){
+            .member = options, .user = mysql, .run = run, .interrupt = interrupt, .ended = ended},
+        out_member, out_error);
 }
 
 extern const struct member_plugin laterd_member_plugin;

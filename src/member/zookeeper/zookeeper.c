@@ -27,6 +27,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/queue.h"
+#include "base/time_us.h"
 #include "member/member_thread.h"
 #include "member/member_url.h"
 #include "member/zk_election.h"
@@ -335,13 +336,9 @@ static void publish(struct zookeeper *zookeeper)
 /* When there is something to do, if nothing wakes the thread before. */
 static int64_t next_us(const struct zookeeper *zookeeper)
 {
-    int64_t at_us = zk_next_us(&zookeeper->election);
-    const struct tenure *tenure = &zookeeper->election.tenure;
-    if (tenure->leading && tenure->deadline_us < at_us)
-        at_us = tenure->deadline_us;
-    if (!zookeeper->handle && zookeeper->reopen_us < at_us)
-        at_us = zookeeper->reopen_us;
-    return at_us;
+    const struct zk_election *election = &zookeeper->election;
+    int64_t at_us = tenure_wake_us(&election->tenure, zk_next_us(election));
+    return zookeeper->handle ? at_us : time_earlier(at_us, zookeeper->reopen_us);
 }
 
 static void run(struct member_thread *thread, void *user)
@@ -418,15 +415,10 @@ static enum err open_member(const struct member_options *options, struct member 
         return err;
     }
     (void)pthread_mutex_init(&zookeeper->mutex, NULL); /* cannot fail with default attributes */
-    struct member *member = member_thread_open(&(struct member_thread_options){
-        .member = options, .user = zookeeper, .run = run, .ended = ended});
-    if (member) {
-        *out_member = member;
-        return OK;
-    }
-    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
-    ended(zookeeper);
-    return ERR_IO;
+    return member_thread_open(
+        &(struct member_thread_options){
+            .member = options, .user = zookeeper, .run = run, .ended = ended},
+        out_member, out_error);
 }
 
 extern const struct member_plugin laterd_member_plugin;

@@ -276,8 +276,8 @@ static bool is_plain(struct bytes text, bool plus_is_space)
     return !has_char(text, '%') && !has_char(text, '\0') && !(plus_is_space && has_char(text, '+'));
 }
 
-bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
-                  struct bytes *out_text)
+static bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
+                         struct bytes *out_text)
 {
     struct buf room = {0};
     struct bytes decoded;
@@ -290,6 +290,16 @@ bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
         *out_text = arena_copy(scratch, decoded);
     buf_fini(&room);
     return good;
+}
+
+bool api_unescape_path(struct bytes text, struct arena *scratch, struct bytes *out_text)
+{
+    return api_unescape(text, false, scratch, out_text);
+}
+
+bool api_unescape_query(struct bytes text, struct arena *scratch, struct bytes *out_text)
+{
+    return api_unescape(text, true, scratch, out_text);
 }
 
 bool api_read_wait(const struct api_limits *limits, struct bytes text, int64_t *out_us)

@@ -50,7 +50,8 @@ bool api_is_failure(const struct api_output *output, const struct reply *reply,
 /* Sets the problem of a body that is too large, with its number of bytes. */
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
                       const struct api_limits *limits);
-/* The same, for `return`. Inline, so that compilers and readers see that it is always false. */
+/* api_problem_set() for `return`: always false, and inline, so that compilers and readers see
+   that. */
 static inline bool api_refuse(struct problem *problem, int status, const char *code,
                               const char *field, const char *detail)
 {
@@ -72,14 +73,15 @@ const char *api_topic_flaw(struct bytes name);
 /* NULL if a client may choose this id, else why not, to be read after "the id". */
 const char *api_id_flaw(struct bytes id);
 
-/* Percent-decodes into the arena. False: bad escape or NUL. */
-bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
-                  struct bytes *out_text);
+/* Percent-decodes into the arena; in a query (or a form) a plus sign is a space. False: a bad
+   escape, or NUL. */
+bool api_unescape_path(struct bytes text, struct arena *scratch, struct bytes *out_text);
+bool api_unescape_query(struct bytes text, struct arena *scratch, struct bytes *out_text);
 
 /* How long a poll waits: a duration such as 30s, or milliseconds, up to api_limits::wait_us. */
 bool api_read_wait(const struct api_limits *limits, struct bytes text, int64_t *out_us);
 
-/* text of an id, as JSON. */
+/* The text of an id, as JSON. */
 void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style format);
 
 #endif

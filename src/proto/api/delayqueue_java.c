@@ -91,7 +91,7 @@ static bool parameter(const struct parameters *parameters, enum parameter wanted
                       struct bytes *out_value)
 {
     return parameters->there[wanted] &&
-           api_unescape(parameters->raw[wanted], true, parameters->input->scratch, out_value);
+           api_unescape_query(parameters->raw[wanted], parameters->input->scratch, out_value);
 }
 
 static bool read_due(const struct parameters *parameters, int64_t *out_us)
@@ -163,7 +163,7 @@ static void decode_pop(const struct parameters *parameters, struct bytes raw, st
     struct bytes *topic = arena_alloc(input->scratch, sizeof(*topic)), wait;
     int64_t wait_us = 0; /* as in the original */
     uint32_t max;
-    if (!api_unescape(raw, false, input->scratch, topic) || api_topic_flaw(*topic)) {
+    if (!api_unescape_path(raw, input->scratch, topic) || api_topic_flaw(*topic)) {
         refuse(call, "topic: 1 to 200 bytes of UTF-8, no control characters");
         return;
     }

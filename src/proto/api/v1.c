@@ -187,7 +187,7 @@ static bool read_part(struct v1_call *v1, struct bytes raw)
 {
     bool is_job = cmd_traits(v1->kind)->subject == CMD_ON_JOB;
     const char *field = is_job ? "id" : "topic";
-    if (!api_unescape(raw, false, v1->input.scratch, &v1->part))
+    if (!api_unescape_path(raw, v1->input.scratch, &v1->part))
         return api_refuse(v1->input.problem, 400, "bad_path", field,
                           "the path has a percent sign without two hex digits, or a NUL");
     if (is_job) {

@@ -1,8 +1,9 @@
 /*
- * Internal declarations of /v1: v1.c finds the call, v1_fields.c reads a request's JSON, v1_push.c,
- * v1_job.c and v1_topic.c make commands of it, v1_batch.c goes through batches of them, v1_reply.c
- * and v1_history.c write answers. Strict: an unknown field or parameter, or a wrong type, is
- * refused with its name, because a typo that is silently ignored makes a job run at the wrong time.
+ * Internal declarations of /v1: v1.c finds the call, v1_object.c and v1_fields.c read a request's
+ * JSON, v1_push.c, v1_job.c and v1_topic.c make commands of it, v1_batch.c goes through batches of
+ * them, v1_reply.c and v1_history.c write answers. Strict: an unknown field or parameter, or a
+ * wrong type, is refused with its name, because a typo that is silently ignored makes a job run at
+ * the wrong time.
  */
 #ifndef LATERD_PROTO_API_V1_H
 #define LATERD_PROTO_API_V1_H
@@ -109,6 +110,22 @@ struct v1_input {
     struct arena *scratch;
     struct problem *problem; /* where a refusal goes */
 };
+
+/* One field under way. */
+struct v1_reader {
+    const struct v1_input *input;
+    struct v1_fields *fields;
+    const struct json_value *value;
+    const char *name;
+};
+
+/* A field of some call: its name, and who reads it. `read` returns false after a refusal. */
+struct v1_known_field {
+    struct bytes name;
+    bool (*read)(const struct v1_reader *reader);
+};
+
+extern const struct v1_known_field v1_known[V1_FIELD_COUNT];
 
 /* Reads a whole request body; an empty one has no fields. */
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,

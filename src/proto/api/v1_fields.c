@@ -1,8 +1,7 @@
-/* Reads the fields of a request's JSON, each with its own refusal. */
+/* Reads each field of a request's JSON, with its own refusal; v1_object.c has the object around. */
 #include <string.h>
 
 #include "base/rfc3339.h"
-#include "base/typo.h"
 #include "proto/api/topic_list.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
@@ -15,21 +14,13 @@
 
 enum { MILLISECOND_US = 1000, V1_KICKS_MAX = 1000000 };
 
-/* One field under way. */
-struct reader {
-    const struct v1_input *input;
-    struct v1_fields *fields;
-    const struct json_value *value;
-    const char *name;
-};
-
-static bool bad(const struct reader *reader, const char *detail)
+static bool bad(const struct v1_reader *reader, const char *detail)
 {
     return api_refuse(reader->input->problem, 400, "bad_field", reader->name, detail);
 }
 
 /* The same with the limit's value behind it. `key`: of the configuration, or NULL. */
-static bool bad_limit(const struct reader *reader, const char *detail, const char *key,
+static bool bad_limit(const struct v1_reader *reader, const char *detail, const char *key,
                       uint32_t limit)
 {
     (void)bad(reader, detail);
@@ -38,7 +29,7 @@ static bool bad_limit(const struct reader *reader, const char *detail, const cha
     return false;
 }
 
-static bool bad_time_limit(const struct reader *reader, const char *detail, const char *key,
+static bool bad_time_limit(const struct v1_reader *reader, const char *detail, const char *key,
                            int64_t limit_us)
 {
     char room[DURATION_ROOM];
@@ -49,14 +40,14 @@ static bool bad_time_limit(const struct reader *reader, const char *detail, cons
 }
 
 /* A flaw as api_id_flaw() names it, after the words "the id ". */
-static bool bad_part(const struct reader *reader, const char *subject, const char *flaw)
+static bool bad_part(const struct v1_reader *reader, const char *subject, const char *flaw)
 {
     (void)bad(reader, subject);
     api_problem_add(reader->input->problem, flaw);
     return false;
 }
 
-static bool read_string(const struct reader *reader, struct bytes *out_text)
+static bool read_string(const struct v1_reader *reader, struct bytes *out_text)
 {
     if (reader->value->kind != JSON_KIND_STRING)
         return bad(reader, "this must be a string");
@@ -64,13 +55,13 @@ static bool read_string(const struct reader *reader, struct bytes *out_text)
     return true;
 }
 
-static bool read_duration(const struct reader *reader, int64_t *out_us)
+static bool read_duration(const struct v1_reader *reader, int64_t *out_us)
 {
     return settings_duration_value(reader->value, reader->input->scratch, out_us) ||
            bad(reader, SETTINGS_DURATION_WANTED);
 }
 
-static bool read_count(const struct reader *reader, int64_t least, int64_t most, uint32_t *out)
+static bool read_count(const struct v1_reader *reader, int64_t least, int64_t most, uint32_t *out)
 {
     int64_t number;
     if (!json_int(reader->value, &number) || number < least || number > most)
@@ -81,7 +72,7 @@ static bool read_count(const struct reader *reader, int64_t least, int64_t most,
 
 /* ---- the fields ---- */
 
-static bool read_id(const struct reader *reader)
+static bool read_id(const struct v1_reader *reader)
 {
     if (!read_string(reader, &reader->fields->id))
         return false;
@@ -89,7 +80,7 @@ static bool read_id(const struct reader *reader)
     return !flaw || bad_part(reader, "the id ", flaw);
 }
 
-static bool read_delay(const struct reader *reader)
+static bool read_delay(const struct v1_reader *reader)
 {
     int64_t delay_us;
     if (v1_given(reader->fields, V1_DUE) || v1_given(reader->fields, V1_LEVEL))
@@ -111,7 +102,7 @@ static bool read_delay(const struct reader *reader)
  * or a duration, that a client has sent as a time: they are refused, but for 0. `hint` says where a
  * duration goes.
  */
-static bool read_time(const struct reader *reader, const char *hint, int64_t *out_us)
+static bool read_time(const struct v1_reader *reader, const char *hint, int64_t *out_us)
 {
     int64_t ms;
     if (reader->value->kind == JSON_KIND_STRING) {
@@ -141,7 +132,7 @@ static bool read_time(const struct reader *reader, const char *hint, int64_t *ou
 
 /* 0 (as before 1970) is how a client says "at once": as a time it would go before all that waits,
    and count as decades late. */
-static bool read_due(const struct reader *reader)
+static bool read_due(const struct v1_reader *reader)
 {
     int64_t *due_us = &reader->fields->due_us;
     if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_LEVEL))
@@ -151,7 +142,7 @@ static bool read_due(const struct reader *reader)
     return good;
 }
 
-static bool read_ttr(const struct reader *reader)
+static bool read_ttr(const struct v1_reader *reader)
 {
     int64_t *ttr_us = &reader->fields->ttr_us;
     if (!read_duration(reader, ttr_us))
@@ -164,13 +155,13 @@ static bool read_ttr(const struct reader *reader)
     return true;
 }
 
-static bool read_priority(const struct reader *reader)
+static bool read_priority(const struct v1_reader *reader)
 {
     return read_count(reader, 0, UINT32_MAX, &reader->fields->priority) ||
            bad(reader, "the priority must be a whole number, 0 … 4294967295");
 }
 
-static bool body_fits(const struct reader *reader)
+static bool body_fits(const struct v1_reader *reader)
 {
     if (reader->fields->body.len <= reader->input->limits->body_bytes)
         return true;
@@ -179,7 +170,7 @@ static bool body_fits(const struct reader *reader)
     return false;
 }
 
-static bool read_body(const struct reader *reader)
+static bool read_body(const struct v1_reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     if (v1_given(fields, V1_BODY_BASE64))
@@ -190,7 +181,7 @@ static bool read_body(const struct reader *reader)
     return body_fits(reader);
 }
 
-static bool read_body_base64(const struct reader *reader)
+static bool read_body_base64(const struct v1_reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     struct bytes text;
@@ -204,7 +195,7 @@ static bool read_body_base64(const struct reader *reader)
     return body_fits(reader);
 }
 
-static bool read_content_type(const struct reader *reader)
+static bool read_content_type(const struct v1_reader *reader)
 {
     struct bytes *type = &reader->fields->content_type;
     if (!read_string(reader, type))
@@ -226,7 +217,7 @@ bool v1_refuse_settings(struct problem *problem, const struct settings_problem *
 }
 
 /* Reads the field by a codec of proto/settings, into `into`. */
-static bool read_by(const struct reader *reader,
+static bool read_by(const struct v1_reader *reader,
                     bool (*read)(struct settings_reader *settings, void *into), void *into)
 {
     struct settings_problem problem;
@@ -290,7 +281,7 @@ static bool by_label(struct settings_reader *settings, void *into)
     return job_label_read(settings, field->label, field->properties);
 }
 
-static bool read_retry(const struct reader *reader)
+static bool read_retry(const struct v1_reader *reader)
 {
     struct schedule *schedule = arena_alloc(reader->input->scratch, sizeof(*schedule));
     if (!read_by(reader, by_schedule, schedule))
@@ -300,7 +291,7 @@ static bool read_retry(const struct reader *reader)
     return true;
 }
 
-static struct job_properties *properties_of(const struct reader *reader)
+static struct job_properties *properties_of(const struct v1_reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     if (!fields->properties) {
@@ -310,50 +301,50 @@ static struct job_properties *properties_of(const struct reader *reader)
     return fields->properties;
 }
 
-static bool excluded_by_target(const struct reader *reader)
+static bool excluded_by_target(const struct v1_reader *reader)
 {
     return bad(reader, "url and headers stand either in target or beside it");
 }
 
-static bool read_url(const struct reader *reader)
+static bool read_url(const struct v1_reader *reader)
 {
     if (v1_given(reader->fields, V1_TARGET))
         return excluded_by_target(reader);
     return read_by(reader, by_url, properties_of(reader));
 }
 
-static bool read_headers(const struct reader *reader)
+static bool read_headers(const struct v1_reader *reader)
 {
     if (v1_given(reader->fields, V1_TARGET))
         return excluded_by_target(reader);
     return read_by(reader, by_headers, properties_of(reader));
 }
 
-static bool read_target(const struct reader *reader)
+static bool read_target(const struct v1_reader *reader)
 {
     if (v1_given(reader->fields, V1_URL) || v1_given(reader->fields, V1_HEADERS))
         return excluded_by_target(reader);
     return read_by(reader, by_target, properties_of(reader));
 }
 
-static bool read_key(const struct reader *reader)
+static bool read_key(const struct v1_reader *reader)
 {
     return read_by(reader, by_key, properties_of(reader));
 }
 
-static bool read_amqp(const struct reader *reader)
+static bool read_amqp(const struct v1_reader *reader)
 {
     return read_by(reader, by_amqp, properties_of(reader));
 }
 
-static bool read_label(const struct reader *reader)
+static bool read_label(const struct v1_reader *reader)
 {
     struct label_field field = {.label = job_label_named(bytes_str(reader->name)),
                                 .properties = properties_of(reader)};
     return read_by(reader, by_label, &field);
 }
 
-static bool read_level(const struct reader *reader)
+static bool read_level(const struct v1_reader *reader)
 {
     uint32_t level;
     if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_DUE))
@@ -366,7 +357,7 @@ static bool read_level(const struct reader *reader)
 
 /* ---- why a job is released or buried, and which of them are replayed ---- */
 
-static bool read_reason(const struct reader *reader)
+static bool read_reason(const struct v1_reader *reader)
 {
     if (!read_string(reader, &reader->fields->reason))
         return false;
@@ -374,7 +365,7 @@ static bool read_reason(const struct reader *reader)
            bad_limit(reader, "the reason is longer than the limit of bytes", NULL, NOTE_REASON_MAX);
 }
 
-static bool read_code(const struct reader *reader)
+static bool read_code(const struct v1_reader *reader)
 {
     uint32_t code;
     if (!read_count(reader, 1, UINT16_MAX, &code))
@@ -384,7 +375,7 @@ static bool read_code(const struct reader *reader)
 }
 
 /* 503, "503" or "5xx" */
-static bool read_codes(const struct reader *reader)
+static bool read_codes(const struct v1_reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     struct bytes text = reader->value->text;
@@ -404,20 +395,20 @@ static bool read_codes(const struct reader *reader)
     return true;
 }
 
-static bool read_from(const struct reader *reader)
+static bool read_from(const struct v1_reader *reader)
 {
     if (v1_given(reader->fields, V1_SINCE))
         return bad(reader, "from and since exclude each other");
     return read_time(reader, "; a time before now is since", &reader->fields->from_us);
 }
 
-static bool read_to(const struct reader *reader)
+static bool read_to(const struct v1_reader *reader)
 {
     return read_time(reader, "", &reader->fields->to_us);
 }
 
 /* Reads a duration, and subtracts it from the present time. */
-static bool read_since(const struct reader *reader)
+static bool read_since(const struct v1_reader *reader)
 {
     int64_t span_us;
     if (v1_given(reader->fields, V1_FROM))
@@ -429,14 +420,14 @@ static bool read_since(const struct reader *reader)
     return true;
 }
 
-static bool read_kicks(const struct reader *reader)
+static bool read_kicks(const struct v1_reader *reader)
 {
     return read_count(reader, 1, V1_KICKS_MAX, &reader->fields->max) ||
            bad(reader, "this must be a whole number, 1 … 1000000");
 }
 
 /* A later time is now: clocks differ between servers. */
-static bool read_created(const struct reader *reader)
+static bool read_created(const struct v1_reader *reader)
 {
     int64_t now_us = reader->input->now_us, *created_us = &reader->fields->created_us;
     if (!read_time(reader, "", created_us))
@@ -445,7 +436,7 @@ static bool read_created(const struct reader *reader)
     return *created_us > 0 || bad(reader, "this must be a time after 1970");
 }
 
-static bool read_past_count(const struct reader *reader, uint16_t *out_count)
+static bool read_past_count(const struct v1_reader *reader, uint16_t *out_count)
 {
     uint32_t count;
     if (!read_count(reader, 0, UINT16_MAX, &count))
@@ -454,18 +445,18 @@ static bool read_past_count(const struct reader *reader, uint16_t *out_count)
     return true;
 }
 
-static bool read_attempt(const struct reader *reader)
+static bool read_attempt(const struct v1_reader *reader)
 {
     return read_past_count(reader, &reader->fields->attempt);
 }
 
-static bool read_failures(const struct reader *reader)
+static bool read_failures(const struct v1_reader *reader)
 {
     return read_past_count(reader, &reader->fields->failures);
 }
 
 /* One of the words; its place in the list. */
-static bool read_word(const struct reader *reader, const char *const *words, unsigned *out_place)
+static bool read_word(const struct v1_reader *reader, const char *const *words, unsigned *out_place)
 {
     struct bytes text;
     if (!read_string(reader, &text))
@@ -484,7 +475,7 @@ static bool read_word(const struct reader *reader, const char *const *words, uns
     return false;
 }
 
-static bool read_if_exists(const struct reader *reader)
+static bool read_if_exists(const struct v1_reader *reader)
 {
     static const char *const words[] = {
         [IF_EXISTS_REJECT] = "reject",
@@ -499,7 +490,7 @@ static bool read_if_exists(const struct reader *reader)
     return true;
 }
 
-static bool read_durability(const struct reader *reader)
+static bool read_durability(const struct v1_reader *reader)
 {
     static const char *const words[] = {
         [DURABILITY_DEFAULT] = "default",
@@ -515,7 +506,7 @@ static bool read_durability(const struct reader *reader)
     return true;
 }
 
-static bool read_lease(const struct reader *reader)
+static bool read_lease(const struct v1_reader *reader)
 {
     struct bytes text;
     if (!read_string(reader, &text))
@@ -524,7 +515,7 @@ static bool read_lease(const struct reader *reader)
            bad(reader, "this is not a lease as /v1/reserve gives them");
 }
 
-static bool read_ref(const struct reader *reader)
+static bool read_ref(const struct v1_reader *reader)
 {
     struct bytes text;
     if (!read_string(reader, &text))
@@ -533,7 +524,7 @@ static bool read_ref(const struct reader *reader)
 }
 
 /* Its items are read one by one, when their turn comes. */
-static bool read_jobs(const struct reader *reader)
+static bool read_jobs(const struct v1_reader *reader)
 {
     if (reader->value->kind != JSON_KIND_ARRAY)
         return bad(reader, "the jobs must be an array of objects");
@@ -541,7 +532,7 @@ static bool read_jobs(const struct reader *reader)
     return true;
 }
 
-static bool read_topics(const struct reader *reader)
+static bool read_topics(const struct v1_reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     uint32_t most = reader->input->limits->reserve_topics;
@@ -570,7 +561,7 @@ static bool read_topics(const struct reader *reader)
     return list.count > 0 || bad(reader, "at least one topic is needed");
 }
 
-static bool read_wait(const struct reader *reader)
+static bool read_wait(const struct v1_reader *reader)
 {
     if (!read_duration(reader, &reader->fields->wait_us))
         return false;
@@ -579,7 +570,7 @@ static bool read_wait(const struct reader *reader)
                           reader->input->limits->wait_us);
 }
 
-static bool read_max(const struct reader *reader)
+static bool read_max(const struct v1_reader *reader)
 {
     uint32_t most = reader->input->limits->batch_jobs;
     int64_t max;
@@ -588,7 +579,7 @@ static bool read_max(const struct reader *reader)
            bad_limit(reader, "this must be a whole number, 1 … limits.batch_jobs", key, most);
 }
 
-static bool read_for(const struct reader *reader)
+static bool read_for(const struct v1_reader *reader)
 {
     if (!read_duration(reader, &reader->fields->for_us))
         return false;
@@ -608,7 +599,7 @@ bool v1_read_state(struct bytes text, enum job_state *out_state)
 }
 
 /* "all" is for clear alone; a push refuses it as it refuses the others. */
-static bool read_state(const struct reader *reader)
+static bool read_state(const struct v1_reader *reader)
 {
     struct bytes text;
     if (!read_string(reader, &text))
@@ -618,29 +609,26 @@ static bool read_state(const struct reader *reader)
            bad(reader, "the state must be delayed, ready, reserved or buried; to clear, also all");
 }
 
-static bool read_create(const struct reader *reader)
+static bool read_create(const struct v1_reader *reader)
 {
     reader->fields->create = bytes_eq(reader->value->text, BYTES("true"));
     return reader->value->kind == JSON_KIND_BOOL || bad(reader, "this must be true or false");
 }
 
-static bool read_expire(const struct reader *reader)
+static bool read_expire(const struct v1_reader *reader)
 {
     reader->fields->expire = bytes_eq(reader->value->text, BYTES("true"));
     return reader->value->kind == JSON_KIND_BOOL || bad(reader, "this must be true or false");
 }
 
-/* ---- the object ---- */
+/* ---- all of them ---- */
 
 #define FIELD(name, read)                                                                          \
     {                                                                                              \
         {(name), sizeof(name) - 1}, (read)                                                         \
     }
 
-static const struct {
-    struct bytes name;
-    bool (*read)(const struct reader *reader);
-} known[V1_FIELD_COUNT] = {
+const struct v1_known_field v1_known[V1_FIELD_COUNT] = {
     [V1_ID] = FIELD("id", read_id),
     [V1_DELAY] = FIELD("delay", read_delay),
     [V1_DUE] = FIELD("due", read_due),
@@ -686,113 +674,3 @@ static const struct {
     [V1_FAILURES] = FIELD("failures", read_failures),
 };
 #undef FIELD
-
-/* The field that `name` is probably a typing mistake for, or NULL. */
-static const char *meant_field(struct bytes name, uint64_t allowed)
-{
-    struct typo typo;
-    typo_begin(&typo, name.at, name.len);
-    for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
-        if (allowed & V1_BIT(field))
-            typo_add(&typo, known[field].name.at);
-    }
-    return typo.meant;
-}
-
-/* Names the field that was probably meant, or those that there are, as many as the sentence has
-   room for. */
-static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint64_t allowed)
-{
-    static const char more[] = " …";
-    struct problem *problem = input->problem;
-    const char *before = " ";
-    const char *meant = meant_field(name, allowed);
-    (void)api_refuse_name(problem, name, "unknown_field",
-                          !allowed ? "this call has no fields"
-                          : meant  ? "there is no field of that name here"
-                                   : "there is no field of that name here, but");
-    if (meant) {
-        api_problem_addf(problem, "; did you mean %s?", meant);
-        return false;
-    }
-    for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
-        if (!(allowed & V1_BIT(field)))
-            continue;
-        const char *text = known[field].name.at;
-        size_t len = strlen(problem->detail) + strlen(before) + strlen(text) + sizeof(more);
-        bool fits = len < sizeof(problem->detail);
-        api_problem_addf(problem, "%s%s", fits ? before : more, fits ? text : "");
-        if (!fits)
-            return false;
-        before = ", ";
-    }
-    return false;
-}
-
-/* The one of the allowed fields that has this name; V1_FIELD_COUNT: none has. */
-static enum v1_field find_field(struct bytes name, uint64_t allowed)
-{
-    for (uint64_t left = allowed; left; left &= left - 1) { /* without its lowest bit */
-        enum v1_field field = (enum v1_field)__builtin_ctzll(left);
-        if (bytes_eq(name, known[field].name))
-            return field;
-    }
-    return V1_FIELD_COUNT;
-}
-
-static bool read_field(const struct v1_input *input, struct bytes name,
-                       const struct json_value *value, uint64_t allowed, struct v1_fields *fields)
-{
-    enum v1_field field = find_field(name, allowed);
-    if (field == V1_FIELD_COUNT)
-        return refuse_unknown(input, name, allowed);
-    if (v1_given(fields, field))
-        return api_refuse_name(input->problem, name, "duplicate_field",
-                               "this field was given twice");
-    struct reader reader = {
-        .input = input, .fields = fields, .value = value, .name = known[field].name.at};
-    if (!known[field].read(&reader))
-        return false;
-    fields->given |= V1_BIT(field);
-    return true;
-}
-
-bool v1_refuse_json(const struct v1_input *input, const struct json *json, const char *begin)
-{
-    (void)api_refuse(input->problem, 400, "bad_json", "", json->wrong);
-    input->problem->config_key = json->too_deep ? "limits.json_depth" : NULL;
-    if (json->too_deep)
-        api_problem_addf(input->problem, ", which is %u", input->limits->json_depth);
-    else if (json->wrong_at)
-        api_problem_addf(input->problem, ", at byte %zu", (size_t)(json->wrong_at - begin) + 1);
-    return false;
-}
-
-/* Reads the object that comes next in `json`; fields outside `allowed` are refused. `fields` is
-   zeroed. */
-static bool read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                        struct v1_fields *fields)
-{
-    struct json_value name, value;
-    const char *begin = json->at;
-    if (!json_open(json, JSON_KIND_OBJECT))
-        return v1_refuse_json(input, json, begin);
-    while (json_member(json, &name, &value)) {
-        if (!read_field(input, json_text(&name, input->scratch), &value, allowed, fields))
-            return false;
-    }
-    return !json->wrong || v1_refuse_json(input, json, begin);
-}
-
-bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
-                  struct v1_fields *out_fields)
-{
-    struct json json;
-    *out_fields = (struct v1_fields){0};
-    if (body.len == 0)
-        return true;
-    json_init(&json, body, input->limits->json_depth);
-    if (!read_object(input, &json, allowed, out_fields))
-        return false;
-    return json_end(&json) || v1_refuse_json(input, &json, body.at);
-}

@@ -243,7 +243,7 @@ bool v1_decode_list(const struct v1_call *v1)
     if (!v1_read_body(&v1->input, v1->request->body, 0, &none))
         return false;
     while (http_query_next(&rest, &name, &value)) {
-        if (!api_unescape(value, true, v1->input.scratch, &value))
+        if (!api_unescape_query(value, v1->input.scratch, &value))
             return api_refuse_name(v1->input.problem, name, "bad_parameter",
                                    "this has a percent sign without two hex digits");
         if (!read_parameter(v1, name, value, &topic))
@@ -296,7 +296,7 @@ bool v1_decode_due(const struct v1_call *v1)
         if (!bytes_eq(name, BYTES("within")))
             return api_refuse_name(v1->input.problem, name, "unknown_parameter",
                                    "the parameter here is within");
-        if (!api_unescape(value, true, v1->input.scratch, &value) || !read_within(v1, value, topic))
+        if (!api_unescape_query(value, v1->input.scratch, &value) || !read_within(v1, value, topic))
             return bad_within(v1);
     }
     return topic->until_count > 0 || bad_within(v1);

@@ -246,7 +246,7 @@ static bool parameter(const struct api_input *input, const char *wanted, struct 
     struct bytes query = input->request->query, name, value;
     while (http_query_next(&query, &name, &value)) {
         if (bytes_eq(name, bytes_str(wanted)))
-            return api_unescape(value, true, input->scratch, out_value);
+            return api_unescape_query(value, input->scratch, out_value);
     }
     return false;
 }
@@ -292,7 +292,7 @@ static void decode_get(const struct api_input *input, struct bytes raw, struct c
 {
     struct bytes *topic = arena_alloc(input->scratch, sizeof(*topic)), wait;
     int64_t wait_us = input->limits->block_us;
-    if (!api_unescape(raw, false, input->scratch, topic) || api_topic_flaw(*topic)) {
+    if (!api_unescape_path(raw, input->scratch, topic) || api_topic_flaw(*topic)) {
         refuse(call, "参数topic错误");
         return;
     }
@@ -319,7 +319,7 @@ static void decode_restore_path(const struct api_input *input, struct bytes raw,
 {
     struct job_ref ref;
     struct bytes id;
-    if (!api_unescape(raw, false, input->scratch, &id) || !job_ref_parse(id, &ref)) {
+    if (!api_unescape_path(raw, input->scratch, &id) || !job_ref_parse(id, &ref)) {
         refuse(call, "jobId: up to 255 bytes");
         return;
     }

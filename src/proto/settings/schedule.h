@@ -17,7 +17,7 @@ struct ladder {
     uint32_t waits_s[20]; /* seconds */
 };
 
-/* All of them, in a fixed order; NULL past the end. */
+/* All of them, in a fixed order; NULL past the end. For tests, besides ladder_find(). */
 const struct ladder *ladder_at(unsigned place);
 const struct ladder *ladder_find(struct bytes name); /* NULL: there is none */
 

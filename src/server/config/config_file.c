@@ -27,7 +27,7 @@ struct reading {
 /* ---- the nearest name ---- */
 
 /* True: `name` is probably a misspelling of `other`. A third of its letters may differ: more than
-   typo_is() allows, because the file is refused anyway, and a hint that is wrong does no harm. */
+   typo_add() allows, because the file is refused anyway, and a hint that is wrong does no harm. */
 static bool is_near(const char *name, const char *other)
 {
     unsigned distance = typo_distance(name, other);

@@ -11,7 +11,7 @@
 #include "server/http/replay.h"
 #include "server/http/restore.h"
 #include "server/http/scrape.h"
-#include "server/http/target_test.h"
+#include "server/http/target_trial.h"
 #include "server/requeue.h"
 
 enum {
@@ -60,7 +60,7 @@ static void drop_more(struct request *request)
     case LONG_LISTING: listing_free(more.listing); break;
     case LONG_CLEAR_ALL: clear_all_free(more.clear_all); break;
     case LONG_RESTORE: restore_forget(request); break;
-    case LONG_TEST: target_test_free(more.test); break;
+    case LONG_TRIAL: target_trial_free(more.trial); break;
     case LONG_SCRAPE: scrape_free(more.scrape); break;
     }
     request->more = (struct long_command){.kind = LONG_NONE};

@@ -16,7 +16,7 @@ struct listing;
 struct replay;
 struct restoring;
 struct scrape;
-struct target_test;
+struct target_trial;
 
 /* What a request has that is not one command, done in a turn: LONG_NONE, or one of the others. */
 enum long_kind {
@@ -27,7 +27,7 @@ enum long_kind {
     LONG_LISTING,   /* of jobs with their properties */
     LONG_CLEAR_ALL, /* deletes all jobs */
     LONG_RESTORE,   /* waits for the journal */
-    LONG_TEST,      /* tries a target */
+    LONG_TRIAL,     /* tries a target */
     LONG_SCRAPE,    /* /metrics with single topics */
 };
 
@@ -40,7 +40,7 @@ struct long_command {
         struct listing *listing;
         struct clear_all *clear_all;
         struct restoring *restoring; /* the server's */
-        struct target_test *test;
+        struct target_trial *trial;
         struct scrape *scrape;
     };
 };

@@ -17,7 +17,7 @@
 #include "server/http/replay.h"
 #include "server/http/restore.h"
 #include "server/http/scrape.h"
-#include "server/http/target_test.h"
+#include "server/http/target_trial.h"
 #include "server/requeue.h"
 
 enum {
@@ -144,7 +144,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_CLEAR_ALL: clear_all(request); break;
     case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
     case CALL_REPLAY: replay_begin(request, &call->replay); break;
-    case CALL_TEST: target_test_begin(request, &call->cmd.push); break;
+    case CALL_TEST: target_trial_begin(request, &call->cmd.push); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS: metrics(request); break;
     case CALL_STATS: request_page(request, call->kind); break;

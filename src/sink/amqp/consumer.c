@@ -625,7 +625,7 @@ enum err rabbit_consumer_open(const struct intake_options *options, struct intak
     consumer->ring = mem_zalloc(consumer->ring_size);
     rabbit_link_init(&consumer->link, &consumer->options.broker, "consumes");
     (void)pthread_mutex_init(&consumer->mutex, NULL); /* cannot fail on Linux */
-    bool watched = mailbox_init(&consumer->settled, true);
+    bool watched = mailbox_init(&consumer->settled);
     if (watched && thread_start(&consumer->thread, thread_main, consumer) == 0) {
         struct loop *loop = options->broker.loop;
         consumer->watch.expired = watch;
@@ -635,7 +635,7 @@ enum err rabbit_consumer_open(const struct intake_options *options, struct intak
     }
     (void)snprintf(out_error->text, sizeof(out_error->text), "the system has no thread left");
     if (!watched)
-        (void)mailbox_init(&consumer->settled, false); /* for free_consumer() */
+        mailbox_init_unwatched(&consumer->settled); /* for free_consumer() */
     free_consumer(consumer);
     return ERR_IO;
 }

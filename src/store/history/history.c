@@ -543,7 +543,7 @@ static enum err load(struct history *history, uint32_t number, struct store_erro
     char *fences = NULL;
     char name[DISK_NAME_MAX];
     history_name(number, name);
-    enum err err = disk->verbs->open(disk, name, false, &disk_file);
+    enum err err = disk->verbs->open(disk, name, DISK_CACHED, &disk_file);
     if (!err) {
         err = history_file_read(disk, disk_file, &head, &fences);
         disk->verbs->close(disk, disk_file);

@@ -8,11 +8,7 @@
 #include "store/log/cleaner_parts.h"
 
 enum {
-    SLICE_RECORDS = 256,           /* records per step, up to 1 µs each */
-    READ_TRIES = 10,               /* of a read that fails: 51 s … */
-    READ_TRIES_FULL = 4,           /* … or 0.7 s while the disk is full */
-    CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
-    TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
+    STEP_RECORDS = 256,            /* records per step, up to 1 µs each */
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
     IDLE_PAUSE_US = 500 * 1000, /* the least pause between two segments cleaned while idle, … */
     IDLE_TIMES = 9,           /* … or 9 times what cleaning the first one took: 10 % of a core */
@@ -26,106 +22,22 @@ enum {
     BYTES_A_US = 400,         /* … one µs for each 400 bytes */
 };
 
-/* ---- reading ---- */
-
-static void read_ended(struct disk_op *op)
-{
-    struct cleaner *cleaner = op->owner;
-    CHECK(cleaner->reading && cleaner->step == CLEAN_WALK);
-    cleaner->reading = false;
-    segments_read_end(cleaner->segments, cleaner->segment, op);
-    if (op->fresh)
-        cleaner->fresh = op->file;
-    cleaner->read_err = op->err;
-    if (!op->err)
-        scan_read_ended(&cleaner->scan, op->got);
-}
-
-/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. A
-   log that is written past the page cache is read past it: it is read once, and then goes. */
-static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
-{
-    struct cleaner *cleaner = scan->owner;
-    struct segment *segment = cleaner->segment;
-    enum err err = cleaner->read_err;
-    bool fresh = cleaner->tries > 0;
-    bool direct = !fresh && segments_is_direct(cleaner->segments, segment);
-    cleaner->read_err = OK;
-    if (err)
-        return err;                              /* of the read that has just ended */
-    err = fresh || direct || want > SPILL_WINDOW /* a batch of one large record */
-              ? ERR_AGAIN
-              : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
-                                     out_len);
-    if (err != ERR_AGAIN)
-        return err;
-    cleaner->reading = true;
-    cleaner->read = (struct disk_op){
-        .file = cleaner->fresh,
-        .fresh = fresh,
-        .direct = direct,
-        .into = scan->window,
-        .len = want,
-        .offset = scan->start,
-        .done = read_ended,
-        .owner = cleaner,
-    };
-    segments_read(cleaner->segments, segment, &cleaner->read);
-    return ERR_AGAIN;
-}
-
 /* ---- beginning ---- */
-
-static void close_fresh(struct cleaner *cleaner)
-{
-    if (cleaner->fresh)
-        cleaner->disk->verbs->close(cleaner->disk, cleaner->fresh);
-    cleaner->fresh = NULL;
-}
-
-static void open_scan(struct cleaner *cleaner)
-{
-    const struct segment *oldest = cleaner->segment;
-    cleaner->batch = NULL;
-    cleaner->step = CLEAN_WALK;
-    if (segments_is_direct(cleaner->segments, oldest))
-        scan_init_in(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes,
-                     spill_take_window(cleaner->spill), SPILL_WINDOW);
-    else
-        scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
-    cleaner->scan.read_window = read_window;
-    cleaner->scan.owner = cleaner;
-    cleaner->scan.number = oldest->number;
-    cleaner->scan.tag = cleaner->store->tag;
-    cleaner->scan.key = oldest->key;
-}
-
-static void close_scan(struct cleaner *cleaner)
-{
-    close_fresh(cleaner);
-    if (cleaner->scan.cap == SPILL_WINDOW)
-        spill_keep_window(cleaner->spill, scan_take_window(&cleaner->scan));
-    else if (cleaner->scan.window && cleaner->store->options.discard)
-        discard_memory(cleaner->store->options.discard, scan_take_window(&cleaner->scan),
-                       cleaner->scan.cap);
-    scan_fini(&cleaner->scan);
-    cleaner->batch = NULL;
-    cleaner->read_err = OK;
-}
 
 /* Starts at the segment's beginning. */
 static void begin_walk(struct cleaner *cleaner)
 {
     const struct segment *oldest = cleaner->segment;
-    cleaner->offset = BLOCK;
-    cleaner->batch_next = oldest->batch_first;
-    cleaner->seeking = false;
-    cleaner->tries = 0;
-    cleaner->retry_at_us = INT64_MIN;
+    cleaner->reader.offset = BLOCK;
+    cleaner->reader.batch_next = oldest->batch_first;
+    cleaner->reader.seeking = false;
+    cleaner->reader.tries = 0;
+    cleaner->reader.retry_at_us = INT64_MIN;
     cleaner->lost_jobs = 0;
     cleaner->cursor = 0;
     cleaner->left = false;
-    open_scan(cleaner);
+    cleaner->step = CLEAN_WALK;
+    cleaner_open_scan(cleaner);
 }
 
 static void start(struct cleaner *cleaner)
@@ -134,8 +46,8 @@ static void start(struct cleaner *cleaner)
     struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
     if (!next || next->state != SEGMENT_HEADED || !cleaner_worth_it(cleaner, oldest))
         return;
-    if (cleaner->store->now_us >= cleaner->idle_us)
-        cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
+    if (cleaner->store->now_us >= cleaner->pace.idle_us)
+        cleaner->pace.idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
     cleaner->segment_jobs = 0;
     if (!cleaner_let_go(cleaner, next->batch_first - 1) ||
         !history_let_go(cleaner->store->history, next->batch_first - 1))
@@ -146,105 +58,7 @@ static void start(struct cleaner *cleaner)
     begin_walk(cleaner);
 }
 
-/* ---- what cannot be read ---- */
-
-/*
- * Is there a batch at `offset`? ERR_AGAIN with cleaner::reading: call again when the read has
- * ended. After a failure it is read past the page cache, to see what the disk really has.
- */
-static enum err look(struct cleaner *cleaner, enum format_verdict *out_verdict,
-                     struct batch_head *out_head, const char **out_batch)
-{
-    *out_verdict = FORMAT_BAD;
-    cleaner->scan.narrow = cleaner->tries > 0 || cleaner->seeking;
-    return scan_batch(&cleaner->scan, cleaner->offset, out_verdict, out_head, out_batch);
-}
-
-static void report_unread(struct cleaner *cleaner, enum err err)
-{
-    struct store_error error;
-    char name[DISK_NAME_MAX];
-    segment_name(cleaner->segment->number, name);
-    store_error_set(&error, name, cleaner->offset, "batch %" PRIu64 ": %s", cleaner->batch_next,
-                    err ? err_text(err) : "the checksum does not match");
-    cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_UNREAD, &error);
-}
-
-/* Plans a retry of the batch at `offset`, which could not be read, or (OK) is not the expected one.
-   After the last try: the segment is damaged, and the search for the next good batch begins. */
-static void put_off(struct cleaner *cleaner, enum err err)
-{
-    unsigned tries_max = !err                               ? CHECK_TRIES
-                         : segments_full(cleaner->segments) ? READ_TRIES_FULL
-                                                            : READ_TRIES;
-    scan_discard(&cleaner->scan);
-    cleaner->batch = NULL;
-    if (err == ERR_AGAIN) { /* no descriptor is free: no error of the segment */
-        cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
-        return;
-    }
-    if (cleaner->tries == 0)
-        report_unread(cleaner, err);
-    if (++cleaner->tries < tries_max) {
-        cleaner->retry_at_us =
-            cleaner->store->now_us + ((int64_t)TRY_AGAIN_US << (cleaner->tries - 1));
-        return;
-    }
-    close_fresh(cleaner);
-    cleaner->tries = 0;
-    cleaner->seeking = true;
-    segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset,
-                     err ? "a batch cannot be read" : "a batch does not match its checksum");
-    cleaner->offset += BLOCK;
-}
-
-/* Tests one block: is there a good batch at `offset`? False: the read has not ended yet, or must be
-   repeated. */
-static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
-{
-    enum format_verdict verdict;
-    struct batch_head head;
-    const char *batch;
-    if (cleaner->offset >= cleaner->segment->end) {
-        cleaner->batch_next = batch_end;
-        return true;
-    }
-    enum err err = look(cleaner, &verdict, &head, &batch);
-    if (cleaner->reading)
-        return false;
-    if (err == ERR_AGAIN) {
-        put_off(cleaner, err);
-        return false;
-    }
-    bool good = !err && verdict == FORMAT_GOOD && head.number > cleaner->batch_next &&
-                head.number < batch_end;
-    cleaner->seeking = !good;
-    if (good)
-        cleaner->batch_next = head.number;
-    else
-        cleaner->offset += BLOCK;
-    return true;
-}
-
 /* ---- relocating ---- */
-
-/* Reads the next batch into the window. False: not yet, it is being read or will be retried. */
-static bool read_batch(struct cleaner *cleaner)
-{
-    enum format_verdict verdict;
-    struct batch_head head;
-    enum err err = look(cleaner, &verdict, &head, &cleaner->batch);
-    if (cleaner->reading)
-        return false;
-    if (err || verdict != FORMAT_GOOD || head.number != cleaner->batch_next) {
-        put_off(cleaner, err);
-        return false;
-    }
-    close_fresh(cleaner);
-    cleaner->tries = 0;
-    batch_walk_init(&cleaner->walk, cleaner->batch, head.payload_bytes);
-    return true;
-}
 
 /*
  * Relocates a MOVE of a job whose record is in a slice, if it is the job's newest. The core appends
@@ -252,7 +66,7 @@ static bool read_batch(struct cleaner *cleaner)
  */
 static void relocate_placed(struct cleaner *cleaner)
 {
-    const struct event *event = &cleaner->walk.record.event;
+    const struct event *event = &cleaner->reader.walk.record.event;
     const struct slices *slices = cleaner->store->slices;
     if (!slices_move_lives(slices, event->record.where, cleaner->segment->number))
         return;
@@ -261,12 +75,33 @@ static void relocate_placed(struct cleaner *cleaner)
     log_relocating(cleaner->log, RELOCATING_NOTHING);
 }
 
+/*
+ * Has the record of a walked batch appended again; `where` is its place. A large one is alone in
+ * its batch, so the window that it was read into is lent with it: the log takes it over rather than
+ * copy megabytes in the turn.
+ */
+static void relocate(struct cleaner *cleaner, struct event *event, uint64_t where)
+{
+    struct scan *scan = &cleaner->reader.scan;
+    struct buf memory = {.at = scan->window, .len = scan->len, .cap = scan->cap};
+    bool last = cleaner->reader.walk.at ==
+                cleaner->reader.walk.end; /* of its batch: nothing borrows any more */
+    if (last && event->body.len > SPILL_WINDOW / BATCH_FULL * cleaner->options->batch_full)
+        event->memory = &memory;
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, where);
+    event->memory = NULL;
+    if (!memory.at)
+        scan_renew_window(scan, CLEANER_TURN_BYTES);
+}
+
 static void relocate_record(struct cleaner *cleaner)
 {
-    struct record *record = &cleaner->walk.record;
-    uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
+    struct record *record = &cleaner->reader.walk.record;
+    uint64_t where =
+        where_of(cleaner->segment->number, cleaner->reader.offset + cleaner->reader.walk.record_at);
     uint64_t records = log_records(cleaner->log);
-    bool lost = !log_has_bodies(cleaner->log, cleaner->batch_next) && !record_body_good(record);
+    bool lost =
+        !log_has_bodies(cleaner->log, cleaner->reader.batch_next) && !record_body_good(record);
     if (lost && record->event.kind == EVENT_NOTE)
         return; /* CLEAN_UNREAD handles it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
@@ -278,7 +113,7 @@ static void relocate_record(struct cleaner *cleaner)
     if (lost)
         cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
     else
-        cleaner_relocate(cleaner, &record->event, where);
+        relocate(cleaner, &record->event, where);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
     cleaner->relocated_jobs += log_records(cleaner->log) - records;
 }
@@ -287,7 +122,7 @@ static void relocate_record(struct cleaner *cleaner)
 static void announce_soon(const struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
-    const struct batch_walk *walk = &cleaner->walk;
+    const struct batch_walk *walk = &cleaner->reader.walk;
     uint64_t seqs[FAR_SOON_MAX];
     uint32_t count = 0;
     uint64_t seq;
@@ -304,7 +139,7 @@ static void announce_soon(const struct cleaner *cleaner)
 
 static void relocate_one(struct cleaner *cleaner)
 {
-    const struct event *event = &cleaner->walk.record.event;
+    const struct event *event = &cleaner->reader.walk.record.event;
     cleaner->work.jobs++;
     if (event_has_place(event))
         relocate_record(cleaner);
@@ -315,7 +150,7 @@ static void relocate_one(struct cleaner *cleaner)
 /* Relocates the next `*budget` records of the batch, or what is left of them. */
 static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 {
-    struct batch_walk *walk = &cleaner->walk;
+    struct batch_walk *walk = &cleaner->reader.walk;
     enum err err = OK;
     for (unsigned i = 0; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget, i++) {
         if (i % FAR_SOON_MAX == 0)
@@ -325,13 +160,13 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     if (err == OK)
         return;
     if (err == ERR_CORRUPT) /* a bug, or another program's work */
-        segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
+        segments_damaged(cleaner->segments, cleaner->segment, cleaner->reader.offset + walk->at,
                          "a batch matches its checksum, but a record in it is not valid");
-    cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->reader.offset += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->work.bytes += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->work.copied += batch_bytes(walk->end - BATCH_HEAD);
-    cleaner->batch_next++;
-    cleaner->batch = NULL;
+    cleaner->reader.batch_next++;
+    cleaner->reader.batch = NULL;
 }
 
 /* CLEAN_MOVES if there are live MOVEs left, which are in batches that cannot be read. */
@@ -405,7 +240,8 @@ static void spill(struct cleaner *cleaner)
         cleaner->walks_on = false;
         cleaner->left |= left;
         cleaner->spilled = !spill_go_on(cleaner->spill, cleaner->segment);
-        open_scan(cleaner);
+        cleaner->step = CLEAN_WALK;
+        cleaner_open_scan(cleaner);
         return;
     }
     if ((left || cleaner->left) && cleaner->segment->live_jobs > 0)
@@ -417,7 +253,7 @@ static void spill(struct cleaner *cleaner)
 /* The run of far jobs is full: writes it to a slice, then the walk continues at the next batch. */
 static void spill_before_more(struct cleaner *cleaner)
 {
-    close_scan(cleaner);
+    cleaner_close_scan(cleaner);
     cleaner->walks_on = true;
     cleaner->step = CLEAN_SPILL;
 }
@@ -441,9 +277,10 @@ static void relocate_rest(struct cleaner *cleaner)
         return;
     uint64_t departed = spill_departed_bytes(cleaner->spill);
     uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
-    cleaner->wait_times = cleaner_wait_times(cleaner, copied, departed);
-    cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied * cleaner->wait_times;
-    cleaner->idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
+    cleaner->pace.wait_times = cleaner_wait_times(cleaner, copied, departed);
+    cleaner->pace.checkpoint_from =
+        cleaner_bytes_appended(cleaner) + copied * cleaner->pace.wait_times;
+    cleaner->pace.idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
     /* Even if nothing was relocated: the ends of the dead jobs must be durable before their records
        are removed. */
     cleaner->batch_last = log_batch(cleaner->log);
@@ -457,26 +294,27 @@ static void relocate_rest(struct cleaner *cleaner)
  */
 static void walk(struct cleaner *cleaner)
 {
-    CHECK(!cleaner->reading); /* into the window */
+    CHECK(!cleaner->reader.reading); /* into the window */
     struct segment *oldest = cleaner->segment;
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
-    uint64_t limit = cleaner->offset + CLEANER_TURN_BYTES;
-    unsigned budget = SLICE_RECORDS;
+    uint64_t limit = cleaner->reader.offset + CLEANER_TURN_BYTES;
+    unsigned budget = STEP_RECORDS;
     while ((oldest->live_jobs > 0 || oldest->slice_log_moves > 0) &&
-           cleaner->batch_next < batch_end) {
-        if (cleaner->offset >= limit || budget == 0)
+           cleaner->reader.batch_next < batch_end) {
+        if (cleaner->reader.offset >= limit || budget == 0)
             return; /* continued in the next turn */
-        if (!cleaner->batch && !cleaner->seeking && !cleaner->spilled &&
+        if (!cleaner->reader.batch && !cleaner->reader.seeking && !cleaner->spilled &&
             spill_full(cleaner->spill)) {
             spill_before_more(cleaner);
             return;
         }
-        if (cleaner->batch)
+        if (cleaner->reader.batch)
             relocate_some(cleaner, &budget);
-        else if (cleaner->seeking ? !seek_batch(cleaner, batch_end) : !read_batch(cleaner))
+        else if (cleaner->reader.seeking ? !cleaner_seek_batch(cleaner, batch_end)
+                                         : !cleaner_read_batch(cleaner))
             return;
     }
-    close_scan(cleaner);
+    cleaner_close_scan(cleaner);
     bool offered = !cleaner->spilled;
     cleaner->spilled = true;
     if (offered) {
@@ -701,13 +539,13 @@ int64_t cleaner_next_us(const struct cleaner *cleaner)
         return next_us < rest_us ? next_us : rest_us;
     }
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
-    if (!works || cleaner->reading || cleaner->store->failed ||
+    if (!works || cleaner->reader.reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
         return INT64_MAX; /* the next disk operation that ends causes a turn */
     if (cleaner->step == CLEAN_SPILL)
         return spill_next_us(cleaner->spill);
-    return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
-                                                         : cleaner->store->now_us;
+    return cleaner->reader.retry_at_us > cleaner->store->now_us ? cleaner->reader.retry_at_us
+                                                                : cleaner->store->now_us;
 }
 
 bool cleaner_idle(const struct cleaner *cleaner)
@@ -733,7 +571,7 @@ bool cleaner_removing(const struct cleaner *cleaner)
 
 bool cleaner_busy(const struct cleaner *cleaner)
 {
-    return cleaner->reading || cleaner->step == CLEAN_REMOVE || spill_busy(cleaner->spill);
+    return cleaner->reader.reading || cleaner->step == CLEAN_REMOVE || spill_busy(cleaner->spill);
 }
 
 /* ---- life ---- */
@@ -756,8 +594,7 @@ void cleaner_free(struct cleaner *cleaner)
     if (!cleaner)
         return;
     CHECK(!cleaner_busy(cleaner));
-    close_fresh(cleaner);
-    scan_fini(&cleaner->scan);
+    cleaner_read_fini(cleaner);
     spill_free(cleaner->spill);
     mem_free(cleaner->spare_head);
     mem_free(cleaner);
@@ -775,22 +612,23 @@ void cleaner_valid(const struct cleaner *cleaner)
     const struct segment *oldest = cleaner->segment;
     bool walks = cleaner->step == CLEAN_WALK;
     CHECK((cleaner->step == CLEAN_IDLE) == (oldest == NULL));
-    CHECK(!cleaner->batch || walks);
-    CHECK(!cleaner->fresh || (walks && cleaner->tries > 0));
-    CHECK(!cleaner->reading || (walks && !cleaner->batch && oldest->reading > 0));
-    CHECK(!cleaner->reading || cleaner->read.into == cleaner->scan.window);
-    CHECK(!cleaner->read_err || (walks && !cleaner->reading));
-    CHECK(walks == (cleaner->scan.window != NULL));
-    CHECK(!cleaner->round_over || cleaner->round_end > 0);
+    CHECK(!cleaner->reader.batch || walks);
+    CHECK(!cleaner->reader.fresh || (walks && cleaner->reader.tries > 0));
+    CHECK(!cleaner->reader.reading || (walks && !cleaner->reader.batch && oldest->reading > 0));
+    CHECK(!cleaner->reader.reading || cleaner->reader.read.into == cleaner->reader.scan.window);
+    CHECK(!cleaner->reader.read_err || (walks && !cleaner->reader.reading));
+    CHECK(walks == (cleaner->reader.scan.window != NULL));
+    CHECK(!cleaner->pace.round_over || cleaner->pace.round_end > 0);
     if (!oldest)
         return;
     const struct segment *next = segments_after(cleaner->segments, oldest);
     CHECK(oldest == segments_first(cleaner->segments) && oldest->state == SEGMENT_HEADED);
     CHECK(next && next->state == SEGMENT_HEADED); /* all of its batches are durable */
-    CHECK(cleaner->offset >= BLOCK && cleaner->offset % BLOCK == 0);
-    CHECK(cleaner->offset <= oldest->end);
-    CHECK(cleaner->batch_next >= oldest->batch_first && cleaner->batch_next <= next->batch_first);
-    CHECK(!cleaner->batch || cleaner->walk.batch == cleaner->batch);
+    CHECK(cleaner->reader.offset >= BLOCK && cleaner->reader.offset % BLOCK == 0);
+    CHECK(cleaner->reader.offset <= oldest->end);
+    CHECK(cleaner->reader.batch_next >= oldest->batch_first &&
+          cleaner->reader.batch_next <= next->batch_first);
+    CHECK(!cleaner->reader.batch || cleaner->reader.walk.batch == cleaner->reader.batch);
     /* S4: no live record is left, or the file is kept under another name; all else is durable
        elsewhere. */
     CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);

@@ -38,7 +38,7 @@ void cleaner_turn(struct cleaner *cleaner); /* a bounded portion of its work */
  */
 int64_t cleaner_allowed_us(const struct cleaner *cleaner);
 int64_t cleaner_next_us(const struct cleaner *cleaner); /* when it has work; INT64_MAX: never */
-bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being cleaned */
+bool cleaner_idle(const struct cleaner *cleaner);       /* for tests: no segment is being cleaned */
 /*
  * On a full disk: will room become free (a segment be removed, or a file be made) even if this
  * batch is not written first? Then its commit should wait, because each commit takes a block of the

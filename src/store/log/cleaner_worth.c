@@ -83,15 +83,15 @@ static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
     segments_cleaner_wants(cleaner->segments, lack);
     if (lack || (!low && gain_bytes(cleaner) < step))
         return false;
-    if (oldest->batch_first >= cleaner->round_end) {
-        if (!cleaner->round_over && cleaner->round_end) {
-            cleaner->round_over = true;
-            cleaner->round_dead = dead;
+    if (oldest->batch_first >= cleaner->pace.round_end) {
+        if (!cleaner->pace.round_over && cleaner->pace.round_end) {
+            cleaner->pace.round_over = true;
+            cleaner->pace.round_dead = dead;
         }
-        if (cleaner->round_over && dead < cleaner->round_dead + step)
+        if (cleaner->pace.round_over && dead < cleaner->pace.round_dead + step)
             return false;
-        cleaner->round_over = false;
-        cleaner->round_end = log_batch(cleaner->log) + 1;
+        cleaner->pace.round_over = false;
+        cleaner->pace.round_end = log_batch(cleaner->log) + 1;
     }
     return true;
 }
@@ -135,7 +135,7 @@ bool cleaner_is_behind(const struct cleaner *cleaner)
 static bool wants_memory(const struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
-    return cleaner->store->now_us >= cleaner->short_us && callbacks->memory_left &&
+    return cleaner->store->now_us >= cleaner->pace.short_us && callbacks->memory_left &&
            callbacks->memory_left(callbacks) == 0;
 }
 
@@ -147,8 +147,8 @@ static bool wants_memory(const struct cleaner *cleaner)
  */
 static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
 {
-    return oldest->batch_first <= cleaner->idle_end ||
-           log_new_bytes(cleaner->log) >= cleaner->idle_bytes || wants_memory(cleaner);
+    return oldest->batch_first <= cleaner->pace.idle_end ||
+           log_new_bytes(cleaner->log) >= cleaner->pace.idle_bytes || wants_memory(cleaner);
 }
 
 /*
@@ -157,11 +157,11 @@ static bool in_idle_round(const struct cleaner *cleaner, const struct segment *o
  */
 static void begin_rounds(struct cleaner *cleaner)
 {
-    if (cleaner->opened)
+    if (cleaner->pace.opened)
         return;
-    cleaner->opened = true;
+    cleaner->pace.opened = true;
     if (cleaner->store->distant_bytes < log_bytes(cleaner) / DISTANT_SHARE)
-        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
+        cleaner->pace.idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
 }
 
 /*
@@ -184,15 +184,15 @@ static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *ol
     if (!cleaner_wants_checkpoint(cleaner))
         return false;
     begin_rounds(cleaner);
-    if (log_bytes_written(cleaner->log) >= cleaner->checkpoint_from)
+    if (log_bytes_written(cleaner->log) >= cleaner->pace.checkpoint_from)
         return true;
-    if (cleaner->store->now_us < cleaner->idle_us || !in_idle_round(cleaner, oldest))
+    if (cleaner->store->now_us < cleaner->pace.idle_us || !in_idle_round(cleaner, oldest))
         return false;
-    if (oldest->batch_first > cleaner->idle_end) {
-        uint64_t times = cleaner->wait_times ? cleaner->wait_times : 1;
-        cleaner->idle_end = log_batch(cleaner->log);
-        cleaner->short_us = cleaner->store->now_us + SHORT_US;
-        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2 * times;
+    if (oldest->batch_first > cleaner->pace.idle_end) {
+        uint64_t times = cleaner->pace.wait_times ? cleaner->pace.wait_times : 1;
+        cleaner->pace.idle_end = log_batch(cleaner->log);
+        cleaner->pace.short_us = cleaner->store->now_us + SHORT_US;
+        cleaner->pace.idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2 * times;
     }
     return true;
 }
@@ -203,7 +203,7 @@ int64_t cleaner_idle_next_us(const struct cleaner *cleaner)
     const struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
     bool wants = next && next->state == SEGMENT_HEADED && !cleaner->store->failed &&
                  cleaner_wants_checkpoint(cleaner) && in_idle_round(cleaner, oldest);
-    return wants ? cleaner->idle_us : INT64_MAX;
+    return wants ? cleaner->pace.idle_us : INT64_MAX;
 }
 
 bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest)
@@ -232,21 +232,4 @@ bool cleaner_let_go(struct cleaner *cleaner, uint64_t batch)
         return false;
     followers_drop(followers, batch);
     return true;
-}
-
-/*
- * Has the record appended. A large one is alone in its batch, so the window that it was read into
- * is lent with it: the log takes it over rather than copy megabytes in the turn.
- */
-void cleaner_relocate(struct cleaner *cleaner, struct event *event, uint64_t where)
-{
-    struct scan *scan = &cleaner->scan;
-    struct buf memory = {.at = scan->window, .len = scan->len, .cap = scan->cap};
-    bool last = cleaner->walk.at == cleaner->walk.end; /* of its batch: nothing borrows any more */
-    if (last && event->body.len > SPILL_WINDOW / BATCH_FULL * cleaner->options->batch_full)
-        event->memory = &memory;
-    cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, where);
-    event->memory = NULL;
-    if (!memory.at)
-        scan_renew_window(scan, CLEANER_TURN_BYTES);
 }

@@ -62,7 +62,8 @@ enum err manifest_begin(struct manifest_writer *writer, const struct manifest *f
     CHECK(!writer->file && found->generation > 0);
     writer->now = *found;
     writer->lease_next = lease_first;
-    enum err err = writer->disk->verbs->open(writer->disk, MANIFEST_NAME, true, &writer->file);
+    enum err err =
+        writer->disk->verbs->open(writer->disk, MANIFEST_NAME, DISK_FRESH, &writer->file);
     if (err)
         return err;
     struct disk_op op = {
@@ -137,7 +138,7 @@ void manifest_write(struct manifest_writer *writer)
     writer->disk->verbs->submit(writer->disk, &writer->op);
 }
 
-enum err manifest_write_now(struct manifest_writer *writer, bool clean)
+static enum err write_now(struct manifest_writer *writer, bool clean)
 {
     prepare(writer, clean);
     writer->disk->verbs->run(writer->disk, &writer->op);
@@ -146,6 +147,16 @@ enum err manifest_write_now(struct manifest_writer *writer, bool clean)
         writer->durable_features = writer->writing_features;
     }
     return writer->op.err;
+}
+
+enum err manifest_write_now(struct manifest_writer *writer)
+{
+    return write_now(writer, false);
+}
+
+enum err manifest_write_clean(struct manifest_writer *writer)
+{
+    return write_now(writer, true);
 }
 
 void manifest_forget(struct manifest_writer *writer, uint64_t batch_first)

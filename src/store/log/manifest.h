@@ -28,8 +28,10 @@ enum err manifest_begin(struct manifest_writer *writer, const struct manifest *f
 /* Begins to write the store's present state into the next slot. Calls during a write are combined
    into one more write. O(1). */
 void manifest_write(struct manifest_writer *writer);
-/* Writes it now and waits for the disk: for opening and closing. ERR_IO. */
-enum err manifest_write_now(struct manifest_writer *writer, bool clean) MUST_USE;
+/* Writes it now and waits for the disk, for opening; or, for closing, as that of a store which was
+   closed in order. ERR_IO. */
+enum err manifest_write_now(struct manifest_writer *writer) MUST_USE;
+enum err manifest_write_clean(struct manifest_writer *writer) MUST_USE;
 /* The log begins with this batch from now on; begins a write. */
 void manifest_forget(struct manifest_writer *writer, uint64_t batch_first);
 /* Is the last manifest_forget() durable? */

@@ -81,7 +81,7 @@ enum err segments_file(struct segments *segments, struct segment *segment,
         struct disk_file *file;
         char name[DISK_NAME_MAX];
         segments_file_name(segment, name);
-        enum err err = segments->disk->verbs->open(segments->disk, name, false, &file);
+        enum err err = segments->disk->verbs->open(segments->disk, name, DISK_CACHED, &file);
         if (err)
             return err;
         if (is_exact(segment))

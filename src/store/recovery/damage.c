@@ -15,7 +15,7 @@ static enum err open_segment(const struct damage *damage, const struct found *fo
                              struct walker *out_walker)
 {
     const struct walker_of of = directory_walker_of(damage->directory, found);
-    enum err err = walker_open(out_walker, damage->disk, &of, true);
+    enum err err = walker_open(out_walker, damage->disk, &of, DISK_FRESH);
     if (!err)
         walker_move_to(out_walker, BLOCK, found->head.batch_first);
     return err;

@@ -28,7 +28,7 @@ static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
 {
     struct disk_file *file;
     uint64_t size_bytes = 0;
-    enum err err = disk->verbs->open(disk, MANIFEST_NAME, true, &file);
+    enum err err = disk->verbs->open(disk, MANIFEST_NAME, DISK_FRESH, &file);
     if (err)
         return err;
     err = disk->verbs->size(disk, file, &size_bytes);
@@ -142,7 +142,7 @@ static enum err load_head(struct disk *disk, struct found *found, const struct m
     struct disk_file *file;
     size_t len = 0;
     segment_name(found->number, name);
-    enum err err = disk->verbs->open(disk, name, true, &file);
+    enum err err = disk->verbs->open(disk, name, DISK_FRESH, &file);
     if (err)
         return err;
     char *block = mem_aligned(BLOCK, BLOCK);
@@ -279,7 +279,7 @@ static void read_head(struct disk *disk, struct found *found, struct directory *
     size_t len = 0;
     segment_name(found->number, name);
     found->verdict = FORMAT_BAD;
-    if (disk->verbs->open(disk, name, true, &file)) {
+    if (disk->verbs->open(disk, name, DISK_FRESH, &file)) {
         found->fault = "it cannot be opened, or is no file; it is not read";
         return;
     }
@@ -363,7 +363,7 @@ enum err directory_read_file(struct disk *disk, const char *name, uint64_t bytes
 {
     struct disk_file *file;
     uint64_t size_bytes = 0;
-    enum err err = disk->verbs->open(disk, name, true, &file);
+    enum err err = disk->verbs->open(disk, name, DISK_FRESH, &file);
     if (err)
         return err;
     bool unread = disk->verbs->size(disk, file, &size_bytes) != OK;

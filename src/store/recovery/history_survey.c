@@ -117,7 +117,8 @@ static void read_file(struct surveying *surveying, uint32_t number)
 {
     char *section = NULL;
     history_name(number, surveying->name);
-    if (surveying->disk->verbs->open(surveying->disk, surveying->name, true, &surveying->file)) {
+    if (surveying->disk->verbs->open(surveying->disk, surveying->name, DISK_FRESH,
+                                     &surveying->file)) {
         fault(surveying, 0, "the file cannot be opened");
         return;
     }

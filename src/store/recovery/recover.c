@@ -8,10 +8,6 @@
  * that lives depends on n. If so, the opening fails with ERR_CORRUPT and a report; else the replay
  * continues behind it, and jobs that n ended are ended. Both leave the damaged bytes on disk as
  * they are.
- *
- * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
- * does not have. Batches that nothing proves durable are written again, the same bytes in the
- * same place, before they are served; a crash while doing so finds the same bytes again.
  */
 #include <stdio.h>
 
@@ -20,7 +16,6 @@
 #include "store/recovery/recover_parts.h"
 
 enum {
-    WINDOW_BYTES = 1024 * 1024,
     PROGRESS_BYTES = 1024 * 1024, /* replayed in some milliseconds */
     FINDINGS_MAX = 100,           /* reported losses, one line each */
     LOOK_AHEAD = 12, /* records: what is fetched meanwhile takes as long as some 3 replays */
@@ -257,16 +252,21 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts)
+enum err store_opening_worked(struct store *store, uint64_t bytes)
 {
-    struct store_opening *opening = &store->opening;
-    if (counts && bytes <= opening->all_bytes - opening->done_bytes)
-        opening->done_bytes += bytes;
     store->unreported_bytes += bytes;
     if (store->unreported_bytes < PROGRESS_BYTES)
         return OK;
     store->unreported_bytes = 0;
-    return store->callbacks->progress(store->callbacks, opening);
+    return store->callbacks->progress(store->callbacks, &store->opening);
+}
+
+enum err store_opening_read(struct store *store, uint64_t bytes)
+{
+    struct store_opening *opening = &store->opening;
+    if (bytes <= opening->all_bytes - opening->done_bytes)
+        opening->done_bytes += bytes;
+    return store_opening_worked(store, bytes);
 }
 
 /* ---- damage ---- */
@@ -427,7 +427,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         uint64_t bytes = walker->bytes;
         walker_next(walker);
         recovery->batch_next = walker->expected;
-        err = store_opening_progress(recovery->store, bytes, true);
+        err = store_opening_read(recovery->store, bytes);
         if (err)
             return err;
     }
@@ -453,136 +453,7 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
     }
 }
 
-/* ---- the end of the last segment ---- */
-
-/* Searches the bytes behind the end for non-zero blocks, and for a batch that proves the bad one
-   durable. */
-static enum err survey_tail(struct recovery *recovery, const struct segment *segment,
-                            struct walker *walker)
-{
-    enum place_kind kind;
-    recovery->dirty_first = recovery->dirty_end = segment->end;
-    walker_move_to(walker, segment->end, recovery->batch_next);
-    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, true);
-        if (err)
-            return err;
-        if (kind == PLACE_BLANK)
-            continue;
-        if (kind == PLACE_UNREAD)
-            return walker->err;
-        if (recovery->dirty_end == segment->end)
-            recovery->dirty_first = walker->offset;
-        if (kind != PLACE_BAD && walker->head.durable > recovery->proven)
-            recovery->proven = walker->head.durable;
-        recovery->dirty_end = walker->offset + walker->bytes;
-    }
-    return OK;
-}
-
-/* Finds the first batch that nothing proves durable; they are the last ones of the segment. */
-static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
-                              struct walker *walker)
-{
-    const struct batch_place *from = &recovery->known[0];
-    CHECK(from->number <= recovery->proven + 1);
-    walker_move_to(walker, from->offset, from->number);
-    while (walker->offset < segment->end && walker->expected <= recovery->proven) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
-        if (err)
-            return err;
-        const struct region *region =
-            recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
-                               : NULL;
-        if (region)
-            walker_move_to(walker, region->end, region->batch_last + 1);
-        else if (walker_classify(walker) == PLACE_BATCH)
-            walker_next(walker);
-        else
-            return ERR_IO; /* it was intact when it was replayed */
-    }
-    recovery->unproven_at = walker->offset;
-    return OK;
-}
-
-static enum err write_now(struct store *store, struct segment *segment, const void *data,
-                          size_t len, uint64_t offset)
-{
-    struct disk_op op = {
-        .verb = DISK_WRITE_SYNC,
-        .lane = LANE_COMMIT,
-        .file = segment->file,
-        .data = data,
-        .len = len,
-        .offset = offset,
-    };
-    store->disk->verbs->run(store->disk, &op);
-    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the blocks are allocated already */
-}
-
-static enum err rewrite(struct recovery *recovery, struct segment *segment, struct scan *scan,
-                        uint64_t from, uint64_t end)
-{
-    while (from < end) {
-        const char *at;
-        size_t len;
-        size_t want = end - from < WINDOW_BYTES ? (size_t)(end - from) : WINDOW_BYTES;
-        enum err err = scan_bytes(scan, from, want, &at, &len);
-        if (err)
-            return err;
-        if (len < want || (uintptr_t)at % BLOCK)
-            return ERR_IO;
-        err = write_now(recovery->store, segment, at, len, from);
-        if (err)
-            return err;
-        from += len;
-    }
-    return OK;
-}
-
-static enum err zero_tail(struct recovery *recovery, struct segment *segment)
-{
-    uint64_t at = recovery->dirty_first, bytes = recovery->dirty_end - at;
-    enum err err = OK;
-    if (recovery->dirty_end <= at)
-        return OK;
-    size_t room = bytes < WINDOW_BYTES ? (size_t)bytes : WINDOW_BYTES;
-    char *zeros = mem_aligned(BLOCK, room);
-    memset(zeros, 0, room);
-    while (at < recovery->dirty_end && !err) {
-        uint64_t left = recovery->dirty_end - at;
-        size_t len = left < room ? (size_t)left : room;
-        err = write_now(recovery->store, segment, zeros, len, at);
-        at += len;
-    }
-    mem_free(zeros);
-    return err;
-}
-
-/* Makes the end of the log durable: rewrites batches that are not proven, and zeros a torn tail. */
-static enum err settle_tail(struct recovery *recovery, struct segment *segment,
-                            struct walker *walker)
-{
-    struct store *store = recovery->store;
-    enum err err = find_unproven(recovery, segment, walker);
-    /* The header too: if the process was killed while writing it, only the cache may have it. */
-    if (!err && !recovery->clean)
-        err = rewrite(recovery, segment, &walker->scan, 0, BLOCK);
-    if (!err)
-        err = rewrite(recovery, segment, &walker->scan, recovery->unproven_at, segment->end);
-    if (!err)
-        err = zero_tail(recovery, segment);
-    store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
-    if (!err && store->dropped_tail_bytes) {
-        char name[DISK_NAME_MAX];
-        segment_name(segment->number, name);
-        store_error_set(recovery->error, name, recovery->dirty_first,
-                        "notice: %llu bytes of a torn tail were dropped; nothing in them was "
-                        "acknowledged",
-                        (unsigned long long)store->dropped_tail_bytes);
-    }
-    return err;
-}
+/* ---- the log ---- */
 
 bool recovery_in_order(const struct recovery *recovery)
 {
@@ -606,11 +477,11 @@ static enum err replay_last(struct recovery *recovery, struct segment *segment,
         if (!err && blank && recovery_in_order(recovery))
             return OK;
         if (!err)
-            err = survey_tail(recovery, segment, walker);
+            err = recover_survey_tail(recovery, segment, walker);
         if (err)
             return err;
         if (recovery->batch_next > recovery->proven)
-            return settle_tail(recovery, segment, walker);
+            return recover_settle_tail(recovery, segment, walker);
         if (recovery->dirty_end == segment->end)
             return fail_missing(recovery, recovery->batch_next, recovery->proven);
         err = skip_region(recovery, segment);
@@ -629,7 +500,7 @@ static enum err replay_log(struct recovery *recovery)
         struct walker walker;
         const struct walker_of of = {segment->number, store->tag, segment->size_bytes,
                                      segment->key};
-        err = walker_open(&walker, store->disk, &of, next == NULL);
+        err = walker_open(&walker, store->disk, &of, next ? DISK_CACHED : DISK_FRESH);
         if (err)
             return err;
         if (!next) /* the last one stays open for writing */
@@ -720,7 +591,7 @@ static enum err begin_parts(struct recovery *recovery)
 static enum err write_manifest(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    enum err err = manifest_write_now(store->manifest, false);
+    enum err err = manifest_write_now(store->manifest);
     log_begin_marks(store->log, manifest_seq_mark(store->manifest));
     if (err)
         store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");

@@ -41,7 +41,7 @@ static enum err check_blank(struct recovery *recovery, struct walker *walker, bo
     *out_blank = true;
     walker_move_to(walker, 0, 0);
     for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
-        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
+        enum err err = store_opening_worked(recovery->store, walker->bytes);
         if (err)
             return err;
         *out_blank = *out_blank && kind == PLACE_BLANK;
@@ -75,7 +75,7 @@ static enum err take_spare(struct store *store, const struct found *found)
     struct disk_file *file;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
-    enum err err = store->disk->verbs->open(store->disk, name, true, &file);
+    enum err err = store->disk->verbs->open(store->disk, name, DISK_FRESH, &file);
     if (!err)
         segments_take_spare(store->segments, found->number, found->size_bytes, file);
     return err;
@@ -95,7 +95,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
     const struct walker_of of = directory_walker_of(&recovery->directory, found);
-    enum err err = walker_open(&walker, store->disk, &of, true);
+    enum err err = walker_open(&walker, store->disk, &of, DISK_FRESH);
     if (err)
         return err;
     err = check_blank(recovery, &walker, &blank);
@@ -138,7 +138,7 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
                              : recovery->directory.manifest.batch_first;
     struct walker walker;
     const struct walker_of of = directory_walker_of(&recovery->directory, found);
-    enum err err = walker_open(&walker, store->disk, &of, false);
+    enum err err = walker_open(&walker, store->disk, &of, DISK_CACHED);
     if (err)
         return err;
     walker_move_to(&walker, BLOCK, found->head.batch_first);

@@ -1,5 +1,6 @@
 /*
- * What recover.c shares with recover_new.c and recover_files.c. Nobody else includes this.
+ * What recover.c shares with recover_tail.c, recover_new.c and recover_files.c. Nobody else
+ * includes this.
  */
 #ifndef LATERD_STORE_RECOVER_PARTS_H
 #define LATERD_STORE_RECOVER_PARTS_H
@@ -38,6 +39,16 @@ struct recovery {
  * segments are complete.
  */
 bool recovery_in_order(const struct recovery *recovery);
+
+/* Of the last segment, whose batches were replayed up to its end so far: searches the bytes behind
+   it for non-zero blocks, and for a batch that proves the bad one durable. ERR_IO, or what
+   callbacks->progress returned. */
+enum err recover_survey_tail(struct recovery *recovery, const struct segment *segment,
+                             struct walker *walker) MUST_USE;
+/* Makes the end of the log durable: rewrites batches that are not proven, and zeros a torn tail.
+   With OK, recovery::error may hold a notice. Errors as above. */
+enum err recover_settle_tail(struct recovery *recovery, struct segment *segment,
+                             struct walker *walker) MUST_USE;
 
 /* Makes a new store in an empty directory: its id, and the manifest. ERR_DISK_FULL, ERR_IO. */
 enum err recover_new(struct recovery *recovery) MUST_USE;

@@ -298,7 +298,7 @@ static enum err open_segment(struct verify *verify, const struct found *found,
 {
     segment_name(found->number, name);
     const struct walker_of of = directory_walker_of(&verify->directory, found);
-    enum err err = walker_open(walker, verify->disk, &of, true);
+    enum err err = walker_open(walker, verify->disk, &of, DISK_FRESH);
     if (!err)
         verify->counts.bytes += found->size_bytes;
     return err;

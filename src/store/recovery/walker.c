@@ -5,12 +5,12 @@
 enum { WINDOW_BYTES = 1024 * 1024 };
 
 enum err walker_open(struct walker *walker, struct disk *disk, const struct walker_of *of,
-                     bool fresh)
+                     enum disk_cache cache)
 {
     struct disk_file *file;
     char name[DISK_NAME_MAX];
     segment_name(of->number, name);
-    enum err err = disk->verbs->open(disk, name, fresh, &file);
+    enum err err = disk->verbs->open(disk, name, cache, &file);
     if (err)
         return err;
     *walker = (struct walker){.offset = BLOCK};

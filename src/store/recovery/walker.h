@@ -41,10 +41,10 @@ struct walker_of {
     uint64_t key; /* segment_key() if its file was used again, else 0 */
 };
 
-/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. On an
+/* Opens the file. Begins behind the segment's header. On an
    error, of that open(), there is nothing to close. */
 enum err walker_open(struct walker *walker, struct disk *disk, const struct walker_of *of,
-                     bool fresh) MUST_USE;
+                     enum disk_cache cache) MUST_USE;
 void walker_close(struct walker *walker);
 /* As walker_close(), but leaves the file open; it is the caller's. */
 void walker_fini(struct walker *walker);

@@ -245,7 +245,7 @@ struct image_reader {
 static enum err reader_open(struct image_reader *reader)
 {
     struct disk *disk = reader->disk;
-    enum err err = disk->verbs->open(disk, FAR_IMAGE_NAME, false, &reader->file);
+    enum err err = disk->verbs->open(disk, FAR_IMAGE_NAME, DISK_CACHED, &reader->file);
     if (err)
         return err;
     reader->head = mem_aligned(BLOCK, BLOCK);
@@ -331,7 +331,7 @@ static enum err read_parts(struct image_reader *reader)
     for (uint32_t part = 0; part < FAR_PARTS; part++) {
         const char *at = reader->head + AT_TABLE + (size_t)part * PART_BYTES;
         bool good = read_next(reader, get_u64(at), get_u64(at + 8));
-        enum err err = good ? store_opening_progress(reader->store, get_u64(at), false) : OK;
+        enum err err = good ? store_opening_worked(reader->store, get_u64(at)) : OK;
         if (!good || err) {
             callbacks->far_image_drop(callbacks);
             return err ? err : ERR_NOT_FOUND;

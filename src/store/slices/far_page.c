@@ -7,41 +7,23 @@
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices/far_blocks.h"
-#include "store/slices/far_merge.h"
 #include "store/slices/far_scan.h"
+#include "store/slices/far_walk.h"
 #include "store/slices/slices_parts.h"
 
 enum {
-    PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of a page's jobs, unless the first one has more */
-    TURN_LOOKS = 256,                 /* slices that all pages examine in a turn: 1 µs each */
-    TURN_DROPS = 4096,                /* ended jobs that all pages skip in a turn: 0.2 µs each */
-    TURN_FREES = 256,                 /* runs of walks that have ended, freed in a turn */
-    WALK_IDLE_US = 10 * 1000 * 1000,  /* a walk ends when no page has used it for this long */
-    UNUSED_PARTS = 4,                 /* one block may use this fraction of the unused memory */
-    PART_LEAST = 2048,                /* bytes of a block that are read at least … */
+    BODIES_BYTES_MAX = 1024 * 1024, /* of a page with bodies, which are copied in one turn */
+    TURN_LOOKS = 256,               /* slices that all pages examine in a turn: 1 µs each */
+    TURN_DROPS = 4096,              /* ended jobs that all pages skip in a turn: 0.2 µs each */
+    PART_LEAST = 2048,              /* bytes of a block that are read at least … */
     PART_MORE = 512, /* … and beyond those that are kept, because a record is cut off */
-};
-
-/* The state of a client's iteration over a topic's far jobs, kept between its pages. */
-struct far_walk {
-    struct list link; /* far_pages::walks, or far_page_read::walk alone has it */
-    struct bytes topic;
-    struct far_merge merge;
-    struct far_blocks blocks; /* the blocks to read, in order */
-    uint64_t looked_bytes;    /* of all records that were read so far; … */
-    uint64_t matched_bytes;   /* … of those that belong to the topic */
-    bool stale;               /* it may lack jobs of a block: not kept for the next page */
-    int64_t until_us;         /* when it ends, while no page uses it */
 };
 
 struct far_pages {
     struct store *store;
     struct list looking; /* far_page_read::link: these continue in the next turn */
     struct list all;     /* far_page_read::all_link */
-    struct list walks;   /* far_walk::link of idle walks, the oldest first */
-    uint32_t walk_count;
-    struct list ended;   /* far_walk::link of walks whose memory must be freed */
-    size_t walks_bytes;  /* that the idle walks may hold together */
+    struct far_walks walks;
     uint32_t looks;      /* slices that may still be examined in this turn … */
     uint32_t drops;      /* … and ended jobs that may be skipped */
     uint32_t turn_drops; /* TURN_DROPS */
@@ -76,172 +58,6 @@ struct far_page_read {
     struct disk_op op;
 };
 
-/* ---- walks ---- */
-
-static void walk_free(struct far_walk *walk)
-{
-    list_remove(&walk->link);
-    far_merge_fini(&walk->merge);
-    far_blocks_fini(&walk->blocks);
-    mem_free(walk);
-}
-
-/* Its memory, which may be large, is freed in later turns, a piece in each. */
-static void walk_discard(struct far_pages *pages, struct far_walk *walk)
-{
-    list_remove(&walk->link);
-    list_add_tail(&pages->ended, &walk->link);
-}
-
-static void free_some(struct far_pages *pages)
-{
-    if (list_empty(&pages->ended))
-        return;
-    struct far_walk *walk = LIST_ENTRY(pages->ended.next, struct far_walk, link);
-    if (!far_merge_free_some(&walk->merge, TURN_FREES))
-        walk_free(walk);
-}
-
-/* Ends an idle walk. */
-static void end_walk(struct far_pages *pages, struct far_walk *walk)
-{
-    CHECK(pages->walk_count > 0);
-    pages->walk_count--;
-    walk_discard(pages, walk);
-}
-
-static struct far_walk *oldest_walk(const struct far_pages *pages)
-{
-    return list_empty(&pages->walks) ? NULL : LIST_ENTRY(pages->walks.next, struct far_walk, link);
-}
-
-static struct far_walk *walk_new(struct far_pages *pages, const struct far_page *page)
-{
-    struct far_walk *walk = mem_zalloc(sizeof(*walk) + page->topic.len);
-    char *name = (char *)(walk + 1);
-    memcpy(name, page->topic.at, page->topic.len);
-    list_init(&walk->link);
-    walk->topic = bytes_of(name, page->topic.len);
-    walk->merge.backwards = page->backwards;
-    walk->blocks = (struct far_blocks){
-        .slices = pages->store->slices,
-        .topic = walk->topic,
-        .state = page->state,
-        .from = {page->due_us, page->seq},
-        .backwards = page->backwards,
-    };
-    return walk;
-}
-
-/* Takes the walk that continues where the page begins, or makes a new one. */
-static struct far_walk *take_walk(struct far_pages *pages, const struct far_page *page)
-{
-    struct job_place after = {page->due_us, page->seq};
-    struct far_walk *found = NULL;
-    for (struct list *link = pages->walks.next; link != &pages->walks && !found;
-         link = link->next) {
-        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
-        if (walk->merge.backwards == page->backwards && walk->blocks.state == page->state &&
-            bytes_eq(walk->topic, page->topic) && far_merge_has(&walk->merge, &after))
-            found = walk;
-    }
-    if (found) {
-        list_remove(&found->link);
-        list_init(&found->link);
-        pages->walk_count--;
-    } else {
-        found = walk_new(pages, page);
-    }
-    far_merge_begin(&found->merge, after);
-    return found;
-}
-
-/* The page is complete: keeps the walk for the next page. Pages of one job have no next page. */
-static void give_walk_back(struct far_page_read *read)
-{
-    struct far_pages *pages = read->store->far_pages;
-    struct far_walk *walk = read->walk;
-    read->walk = NULL;
-    if (!walk)
-        return;
-    if (walk->stale || !read->page || read->page->max == 1) {
-        walk_discard(pages, walk);
-        return;
-    }
-    walk->until_us = time_add(read->store->now_us, WALK_IDLE_US);
-    list_add_tail(&pages->walks, &walk->link);
-    if (++pages->walk_count > FAR_WALKS_MAX)
-        end_walk(pages, oldest_walk(pages));
-}
-
-static bool has_room(const struct far_pages *pages)
-{
-    struct store_callbacks *callbacks = pages->store->callbacks;
-    return !callbacks->far_room || callbacks->far_room(callbacks);
-}
-
-/* Bytes that the walk may hold: an equal share for each walk. */
-static size_t share_of_walk(const struct far_pages *pages)
-{
-    size_t share = pages->walks_bytes / (1 + pages->walk_count);
-    return has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
-}
-
-static size_t walk_bytes(const struct far_walk *walk)
-{
-    return walk->merge.bytes + far_blocks_bytes(&walk->blocks);
-}
-
-/* Once after each part that was read, because it visits all runs. */
-static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
-{
-    if (walk_bytes(walk) > share_of_walk(pages))
-        (void)far_merge_cut_half(&walk->merge);
-}
-
-/*
- * How many bytes of a block's records are kept; the rest of the block is read later. SIZE_MAX if
- * the walk's memory is enough for a block of each slice, since all may have jobs that are due at
- * the same time. Otherwise equal shares of half of the memory; more while less than a quarter is
- * used. The other half is for the overhead of runs, and for runs of which some jobs were released.
- */
-static size_t share_of_slice(const struct far_page_read *read)
-{
-    const struct far_walk *walk = read->walk;
-    size_t most = share_of_walk(read->store->far_pages), slices = (size_t)walk->blocks.count + 1;
-    size_t used = walk_bytes(walk);
-    size_t equal = most / 2 / slices + 1;
-    size_t unused = used < most / 4 ? (most / 4 - used) / UNUSED_PARTS : 0;
-    if (slices * SLICE_BLOCK_BYTES <= most)
-        return SIZE_MAX;
-    return equal > unused ? equal : unused;
-}
-
-/* Has the walk come past the block, which may have jobs for its next page, or for this one? */
-static bool needs(const struct far_walk *walk, const struct slice *slice, uint32_t block)
-{
-    return !far_blocks_passed(&walk->blocks, slice, block, &walk->merge.after) &&
-           !far_blocks_finds(&walk->blocks, slice, block, far_merge_last(&walk->merge));
-}
-
-void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
-{
-    for (struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
-        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
-        if (walk->blocks.state != slice->head.state || !slice_may_have(slice, walk->topic) ||
-            !needs(walk, slice, block))
-            continue;
-        /* A listing that has jobs in memory, too, goes on within the last page. */
-        far_merge_rewind(&walk->merge);
-        far_blocks_add(&walk->blocks, slice, block);
-    }
-    for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
-        struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
-        if (walk && slice_may_have(slice, walk->topic))
-            walk->stale |= needs(walk, slice, block);
-    }
-}
-
 /* ---- what was found ---- */
 
 static char *put(char *room, struct bytes *bytes, bool copies)
@@ -256,10 +72,11 @@ static char *put(char *room, struct bytes *bytes, bool copies)
 static struct event *keep(const struct record *record, bool with_bodies, size_t *out_bytes)
 {
     const struct event *event = &record->event;
+    bool left_out = with_bodies && event->body.len > FAR_PAGE_BODY_MAX;
+    bool copies = with_bodies && !left_out;
     size_t retry = event->retry_count * sizeof(event->retry_us[0]);
     size_t bytes = sizeof(*event) + retry + event->id.len + event->topic.len +
-                   event->content_type.len + event->properties.len +
-                   (with_bodies ? event->body.len : 0);
+                   event->content_type.len + event->properties.len + (copies ? event->body.len : 0);
     struct event *kept = mem_alloc(bytes);
     *kept = *event;
     struct bytes waits = bytes_of(event->retry_us, retry);
@@ -269,15 +86,17 @@ static struct event *keep(const struct record *record, bool with_bodies, size_t 
     room = put(room, &kept->topic, true);
     room = put(room, &kept->content_type, true);
     room = put(room, &kept->properties, true);
-    (void)put(room, &kept->body, with_bodies);
+    (void)put(room, &kept->body, copies);
+    if (left_out)
+        kept->body.at = NULL;
     *out_bytes = bytes;
     return kept;
 }
 
 static bool is_full(const struct far_page_read *read)
 {
-    return read->count == read->page->max ||
-           (read->count > 0 && read->found_bytes >= PAGE_BYTES_MAX);
+    size_t most = read->page->with_bodies ? BODIES_BYTES_MAX : FAR_PAGE_BYTES_MAX;
+    return read->count == read->page->max || (read->count > 0 && read->found_bytes >= most);
 }
 
 static void add_found(struct far_page_read *read, const struct merge_job *job)
@@ -331,6 +150,15 @@ static void take_some(struct far_page_read *read, bool bounded)
 }
 
 /* ---- reading ---- */
+
+/* Pages of one job have no next page. */
+static void give_walk_back(struct far_page_read *read)
+{
+    if (read->walk)
+        far_walks_give_back(&read->store->far_pages->walks, read->walk,
+                            read->page && read->page->max > 1);
+    read->walk = NULL;
+}
 
 static void read_free(struct far_page_read *read)
 {
@@ -391,7 +219,7 @@ static void add_block(struct far_page_read *read)
     far_merge_add(&walk->merge, scan->matches, living);
     if (scan->left.records > 0)
         far_blocks_put_back(&walk->blocks, &read->part, scan->left, scan->behind);
-    limit_walk(read->store->far_pages, walk);
+    far_walks_limit(&read->store->far_pages->walks, walk);
     if (read->page->max == 1 && (job = next_living(read)))
         far_merge_cut(&walk->merge, job->place);
 }
@@ -493,7 +321,8 @@ static void start(struct far_page_read *read, size_t least)
     size_t room = (read->backwards && part->rest.records ? part->rest.at : bytes) - at;
     CHECK(at < bytes && room <= bytes - at && room > 0);
     bool single = read->page->max == 1 || !part->divisible;
-    scan->keep_bytes = single ? SIZE_MAX : share_of_slice(read);
+    scan->keep_bytes =
+        single ? SIZE_MAX : far_walks_block_share(&read->store->far_pages->walks, read->walk);
     scan->number = part->slice->head.number;
     scan->block = part->block;
     scan->jobs = part->slice->fences[part->block].jobs;
@@ -677,7 +506,7 @@ void store_far_page(struct store *store, struct far_page *page)
     read->scan.backwards = read->backwards;
     read->scan.store_tag = store->tag;
     read->found = mem_alloc(page->max * sizeof(struct event *));
-    read->walk = take_walk(store->far_pages, page);
+    read->walk = far_walks_take(&store->far_pages->walks, page);
     page->read = read;
     page->err = OK;
     go_on(read);
@@ -698,19 +527,19 @@ void store_far_page_end(struct store *store, struct far_page *page)
 
 /* ---- the turn ---- */
 
-/* Ends walks that were idle for long; all of them if memory is short. */
-static void end_idle_walks(struct far_pages *pages)
+void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
 {
-    int64_t now_us = pages->store->now_us;
-    struct far_walk *walk;
-    while ((walk = oldest_walk(pages)) && (walk->until_us <= now_us || !has_room(pages)))
-        end_walk(pages, walk);
+    far_walks_named(&pages->walks, slice, block);
+    for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
+        if (walk && slice_may_have(slice, walk->topic))
+            walk->stale |= far_walk_has_passed(walk, slice, block);
+    }
 }
 
 void far_pages_turn(struct far_pages *pages)
 {
-    end_idle_walks(pages);
-    free_some(pages);
+    far_walks_turn(&pages->walks);
     pages->looks = TURN_LOOKS;
     pages->drops = pages->turn_drops;
     while (pages->looks > 0 && pages->drops > 0 && !list_empty(&pages->looking)) {
@@ -722,23 +551,17 @@ void far_pages_turn(struct far_pages *pages)
 
 int64_t far_pages_next_us(const struct far_pages *pages)
 {
-    const struct far_walk *walk = oldest_walk(pages);
-    if (!list_empty(&pages->looking) || !list_empty(&pages->ended))
-        return pages->store->now_us;
-    return walk ? walk->until_us : INT64_MAX;
+    return list_empty(&pages->looking) ? far_walks_next_us(&pages->walks) : pages->store->now_us;
 }
 
 size_t far_pages_held_bytes(const struct far_pages *pages)
 {
-    size_t bytes = 0;
-    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next)
-        bytes += walk_bytes(LIST_ENTRY(link, const struct far_walk, link));
-    return bytes;
+    return far_walks_held_bytes(&pages->walks);
 }
 
 void far_pages_limit(struct far_pages *pages, size_t bytes)
 {
-    pages->walks_bytes = bytes;
+    pages->walks.idle_bytes_max = bytes;
 }
 
 void far_pages_limit_drops(struct far_pages *pages, uint32_t drops)
@@ -753,12 +576,7 @@ uint64_t far_pages_read_bytes(const struct far_pages *pages)
 
 void far_pages_valid(const struct far_pages *pages)
 {
-    uint32_t count = 0;
-    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
-        far_merge_valid(&LIST_ENTRY(link, const struct far_walk, link)->merge);
-        count++;
-    }
-    CHECK(count == pages->walk_count && count <= FAR_WALKS_MAX);
+    far_walks_valid(&pages->walks);
 }
 
 struct far_pages *far_pages_new(struct store *store)
@@ -769,9 +587,7 @@ struct far_pages *far_pages_new(struct store *store)
     pages->drops = pages->turn_drops = TURN_DROPS;
     list_init(&pages->looking);
     list_init(&pages->all);
-    list_init(&pages->walks);
-    list_init(&pages->ended);
-    pages->walks_bytes = FAR_WALKS_BYTES;
+    far_walks_init(&pages->walks, store);
     return pages;
 }
 
@@ -785,9 +601,6 @@ void far_pages_free(struct far_pages *pages)
         (void)pages->store->disk->verbs->poll(pages->store->disk);
     }
     CHECK(list_empty(&pages->all));
-    while (pages->walk_count > 0)
-        end_walk(pages, oldest_walk(pages));
-    while (!list_empty(&pages->ended))
-        walk_free(LIST_ENTRY(pages->ended.next, struct far_walk, link));
+    far_walks_fini(&pages->walks);
     mem_free(pages);
 }

@@ -24,6 +24,8 @@ struct far_read {
     uint64_t offset;
     size_t want; /* bytes of the record; 0: not known yet */
     char *bytes;
+    size_t cap;      /* of these: less than `want` until the whole record is read */
+    struct buf lent; /* the same memory, in place of `bytes`: store_far_fetch_memory() */
     bool under_way, decoded;
     struct record record;
     struct disk_op op;
@@ -48,7 +50,14 @@ static void read_free(struct far_read *read)
     if (read->segment)
         segments_unpin(read->segment);
     list_remove(&read->link);
-    mem_free(read->bytes);
+    struct discard *discard = read->reads->store->options.discard;
+    if (discard) { /* it may be a large one */
+        discard_memory(discard, read->bytes, read->cap);
+        discard_buf(discard, &read->lent);
+    } else {
+        mem_free(read->bytes);
+        buf_fini(&read->lent);
+    }
     mem_free(read);
 }
 
@@ -148,6 +157,7 @@ static void submit(struct far_read *read, size_t len)
 {
     struct far_reads *reads = read->reads;
     read->bytes = mem_realloc(read->bytes, len);
+    read->cap = len;
     read->op = (struct disk_op){
         .into = read->bytes,
         .len = len,
@@ -168,6 +178,7 @@ static bool read_cached(struct far_read *read, size_t len)
     struct far_reads *reads = read->reads;
     size_t got = 0;
     read->bytes = mem_realloc(read->bytes, len);
+    read->cap = len;
     if (segments_read_cached(reads->store->segments, read->segment, read->offset, read->bytes, len,
                              &got))
         return false;
@@ -308,6 +319,17 @@ void store_far_fetch_end(struct store *store, struct far_fetch *fetch)
         read->fetch = NULL; /* freed when the read ends */
     else
         read_free(read);
+}
+
+struct buf *store_far_fetch_memory(struct far_fetch *fetch)
+{
+    struct far_read *read = fetch->read;
+    CHECK(read && !read->under_way && !fetch->err);
+    if (read->bytes)
+        read->lent = (struct buf){.at = read->bytes, .len = read->want, .cap = read->cap};
+    read->bytes = NULL;
+    read->cap = 0;
+    return &read->lent;
 }
 
 /* ---- life ---- */

@@ -59,8 +59,8 @@ static uint32_t leave_of(const struct slice *slice, enum slice_move_kind kind, u
     return there * times >= least ? there : 0;
 }
 
-void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
-                         enum slice_move_kind kind, bool more)
+static void count(struct slices *slices, struct slice *slice, uint32_t unit,
+                  enum slice_move_kind kind, bool more)
 {
     if (kind >= MOVE_LEAVER_KINDS)
         return;
@@ -76,6 +76,18 @@ void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t un
     if (!slice->leavers_stay) /* else no others need leave for them */
         slices->changed.jobs[kind] = slices->changed.jobs[kind] - before + after;
     list_again(slices, slice, kind);
+}
+
+void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
+                         enum slice_move_kind kind)
+{
+    count(slices, slice, unit, kind, true);
+}
+
+void slice_changed_uncount(struct slices *slices, struct slice *slice, uint32_t unit,
+                           enum slice_move_kind kind)
+{
+    count(slices, slice, unit, kind, false);
 }
 
 /* The next block from `block` on that has such jobs; UINT32_MAX: there is none. O(blocks). */

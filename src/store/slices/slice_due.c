@@ -138,7 +138,7 @@ enum err slice_due_all(struct slices *slices)
         return OK;
     begin(slices);
     while (!err && count_one(slices))
-        err = store_opening_progress(slices->store, SLICE_BYTES, false);
+        err = store_opening_worked(slices->store, SLICE_BYTES);
     return err;
 }
 

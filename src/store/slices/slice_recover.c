@@ -32,7 +32,7 @@ static enum err open_slice(struct disk *disk, uint32_t number, struct disk_file 
 {
     char name[DISK_NAME_MAX];
     slice_name(number, name);
-    enum err err = disk->verbs->open(disk, name, false, out_file);
+    enum err err = disk->verbs->open(disk, name, DISK_CACHED, out_file);
     if (!err)
         disk->verbs->exact(disk, *out_file);
     return err;
@@ -74,7 +74,7 @@ enum err slices_begin(struct slices *slices, const struct directory *directory)
         if (i >= directory->slice_count || err)
             continue;
         fetch_head(disk, &directory->slices[i], file);
-        err = store_opening_progress(slices->store, HEAD_AS_BYTES, false);
+        err = store_opening_worked(slices->store, HEAD_AS_BYTES);
     }
     mem_free(block);
     return err;
@@ -462,7 +462,7 @@ enum err slices_drop_older(struct slices *slices)
         struct slice *slice = slice_of(link);
         if (!has_older(slices, slice))
             continue;
-        err = store_opening_progress(slices->store, index_bytes(slice), false);
+        err = store_opening_worked(slices->store, index_bytes(slice));
         if (!err && read_index(slices, slice, &reading))
             err = ERR_NOT_FOUND;
     }
@@ -561,7 +561,7 @@ static enum err settle_all(struct slices *slices, struct store_error *out_error)
         link = link->next;
         fetch_indexes(slices, &fetching);
         fetched(slices, &fetching, slice);
-        err = store_opening_progress(slices->store, index_bytes(slice), true);
+        err = store_opening_read(slices->store, index_bytes(slice));
         if (!err)
             err = settle(slices, slice, &reading, out_error);
         if (!err && (slice->live_jobs == 0 || !slice->logged))
@@ -583,7 +583,7 @@ static enum err read_indexes(struct slices *slices, struct store_error *out_erro
     while (!err && more) {
         err = callbacks->far_end(callbacks, &more);
         if (!err)
-            err = store_opening_progress(slices->store, slices->live_jobs / JOBS_BY_BYTE, false);
+            err = store_opening_worked(slices->store, slices->live_jobs / JOBS_BY_BYTE);
     }
     return err;
 }

@@ -92,7 +92,7 @@ static void forget_move(struct slices *slices, struct slice *slice, uint32_t uni
         return;
     segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
     slice_moves_remove(&slice->moves, unit);
-    slice_changed_count(slices, slice, unit, move.kind, false);
+    slice_changed_uncount(slices, slice, unit, move.kind);
 }
 
 void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
@@ -108,7 +108,7 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all)
             continue;
         }
         segments_remove_slice_log(slices->segments, move.segment, move.bytes, 1);
-        slice_changed_count(slices, slice, unit, move.kind, false);
+        slice_changed_uncount(slices, slice, unit, move.kind);
     }
     slice_moves_fini(&old);
 }
@@ -155,7 +155,7 @@ void slices_moved(struct slices *slices, const struct event *event, uint32_t seg
     forget_move(slices, slice, unit);
     slice_moves_set(&slice->moves, unit, move);
     segments_add_slice_log(slices->segments, segment, bytes, 1);
-    slice_changed_count(slices, slice, unit, move.kind, true);
+    slice_changed_count(slices, slice, unit, move.kind);
 }
 
 void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
@@ -164,10 +164,10 @@ void slices_set_kind(struct slices *slices, struct slice *slice, uint32_t unit,
     struct slice_move move;
     if (!slice_moves_find(&slice->moves, unit, &move))
         return;
-    slice_changed_count(slices, slice, unit, move.kind, false);
+    slice_changed_uncount(slices, slice, unit, move.kind);
     move.kind = kind;
     slice_moves_set(&slice->moves, unit, move);
-    slice_changed_count(slices, slice, unit, kind, true);
+    slice_changed_count(slices, slice, unit, kind);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)

@@ -2,7 +2,7 @@
  * Internals that the files of src/store/slices share. slices.c: which slices there are, and which
  * records live. slice_load.c: loads jobs into memory before their due time. slice_changed.c: moves
  * changed jobs out of slices. slice_due.c: counts due jobs. slice_recover.c: opening.
- * far_page.c and far_blocks.c: search slices. Only their files and block_read.c include this.
+ * far_page.c, far_walk.c and far_blocks.c: search slices. Only these and block_read.c include it.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
@@ -176,10 +176,12 @@ void slice_load_forget(struct slices *slices, struct slice *slice);
 
 void slice_changed_init(struct slices *slices);
 void slice_changed_add(struct slice *slice); /* it is new */
-/* The last MOVE of the job whose record begins at this unit is of this kind from now on (`more`),
-   or no longer. O(log blocks) */
+/* The last MOVE of the job whose record begins at this unit is of this kind from now on; or is no
+   longer. O(log blocks) */
 void slice_changed_count(struct slices *slices, struct slice *slice, uint32_t unit,
-                         enum slice_move_kind kind, bool more);
+                         enum slice_move_kind kind);
+void slice_changed_uncount(struct slices *slices, struct slice *slice, uint32_t unit,
+                           enum slice_move_kind kind);
 void slice_changed_turn(struct slices *slices);
 int64_t slice_changed_next_us(const struct slices *slices);
 bool slice_changed_busy(const struct slices *slices); /* a block is being read */

@@ -115,13 +115,13 @@ static void a_terminal_never_obeys_a_job(void **state)
 {
     struct buf out = {0};
     (void)state;
-    text_add_safe(&out, BYTES("a\x1b[2Jb\nc\td\x7f"), false);
+    text_add_safe(&out, BYTES("a\x1b[2Jb\nc\td\x7f"));
     expect_buf(&out, "a?[2Jb?c?d?");
-    text_add_safe(&out, BYTES("a\nb\tc\r"), true);
+    text_add_safe_lines(&out, BYTES("a\nb\tc\r"));
     expect_buf(&out, "a\nb\tc?");
-    text_add_safe(&out, BYTES("\xe4\xbd\xa0 \xc2\x9b"), true); /* a character, a C1 control */
+    text_add_safe_lines(&out, BYTES("\xe4\xbd\xa0 \xc2\x9b")); /* a character, a C1 control */
     expect_buf(&out, "\xe4\xbd\xa0 ?");
-    text_add_safe(&out, BYTES("\xff\xc2"), true);
+    text_add_safe_lines(&out, BYTES("\xff\xc2"));
     expect_buf(&out, "??");
 }
 

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -19,7 +20,7 @@ static struct budget budget;
 static int setup(void **state)
 {
     (void)state;
-    core_bed_open(&bed, (struct core_limits){.jobs = 1000000, .topics = 100, .waiters = 20000},
+    core_bed_open(&bed, (struct core_limits){.jobs = 1000000, .topics = 20000, .waiters = 20000},
                   START);
     core_use_budget(bed.core, &budget);
     budget.left_ns = BUDGET_UNLIMITED;
@@ -158,6 +159,100 @@ static void thousands_of_parked_searches_end_by_their_handles(void **state)
     assert_int_equal(bed.replies - before, searches / 2);
 }
 
+enum { TOPICS = 4000 };
+
+/* A reserve of TOPICS topics, t0 and so on, that waits a second if it must. */
+static struct cmd reserve_of_many(uint32_t max)
+{
+    static char names[TOPICS][8];
+    static struct bytes topics[TOPICS];
+    for (unsigned i = 0; i < TOPICS; i++)
+        topics[i] = bytes_of(names[i], (size_t)snprintf(names[i], sizeof(names[i]), "t%u", i));
+    return (struct cmd){
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topics, .topic_count = TOPICS, .max = max, .wait_us = SECOND}};
+}
+
+static void push_ready(const char *topic)
+{
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = bytes_str(topic), .due_us = START, .ttr_us = SECOND}};
+    (void)core_apply(bed.core, START, &cmd, &bed);
+    assert_int_equal(bed.reply.err, OK);
+}
+
+/* All that have gone are known in one turn, before jobs are matched (P6). */
+static void clients_that_leave_thousands_of_topics_leave_them_in_later_ticks(void **state)
+{
+    enum { CLIENTS = 20 };
+    (void)state;
+    uint64_t handles[CLIENTS + 1];
+    const struct cmd reserve = reserve_of_many(1);
+    for (unsigned i = 0; i <= CLIENTS; i++)
+        handles[i] = park(&reserve);
+    push_ready("t7");
+    unsigned replies = bed.replies;
+    budget.left_ns = 0;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        core_cancel(bed.core, handles[i]);
+        core_cancel(bed.core, handles[i]); /* once more: it is not there */
+    }
+    assert_int_equal(budget.left_ns, 0);
+    core_valid(bed.core);
+    budget.left_ns = TURN_NS;
+    assert_false(core_match(bed.core, START, 10)); /* it goes to the one that is still there */
+    assert_int_equal(bed.replies, replies + 1);
+    assert_int_equal(bed.reply.count, 1);
+    core_valid(bed.core);
+    assert_int_equal(core_next_us(bed.core), START);
+    assert_true(run_all() >= (int64_t)CLIENTS * TOPICS * 40);
+    struct core_totals totals;
+    core_totals(bed.core, &totals);
+    assert_int_equal(totals.waiters, 0);
+    assert_true(core_next_us(bed.core) > START);
+}
+
+/* When the budget is spent before. */
+static void waits_for_thousands_of_topics_end_one_at_a_time(void **state)
+{
+    enum { CLIENTS = 20 };
+    (void)state;
+    const struct cmd reserve = reserve_of_many(1);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        (void)park(&reserve);
+    for (unsigned i = 0; i < CLIENTS / 2; i++) {
+        unsigned replies = bed.replies;
+        budget.left_ns = 0;
+        assert_true(core_tick(bed.core, START + SECOND, 1000));
+        assert_int_equal(bed.replies, replies + 1);
+        assert_int_equal(bed.reply.err, ERR_EMPTY);
+    }
+    for (unsigned i = CLIENTS / 2; i < CLIENTS; i++) {
+        unsigned replies = bed.replies;
+        budget.left_ns = 0;
+        assert_int_equal(core_drain(bed.core, ERR_DRAINING), i + 1 < CLIENTS);
+        assert_int_equal(bed.replies, replies + 1);
+    }
+}
+
+static void a_reserve_of_thousands_of_topics_takes_few_jobs_when_the_budget_is_spent(void **state)
+{
+    (void)state;
+    const struct cmd many = reserve_of_many(1000);
+    core_cancel(bed.core, park(&many)); /* now there are these topics */
+    (void)run_all();
+    for (unsigned i = 0; i < 100; i++)
+        push_ready("t9");
+    budget.left_ns = 0;
+    (void)core_apply(bed.core, START, &many, &bed);
+    assert_int_equal(bed.reply.count, 4); /* each looks at thousands of topics */
+    struct cmd one = many;
+    one.reserve.topics += 9;
+    one.reserve.topic_count = 1;
+    (void)core_apply(bed.core, START, &one, &bed);
+    assert_int_equal(bed.reply.count, 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +263,13 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(thousands_of_parked_searches_end_by_their_handles, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            clients_that_leave_thousands_of_topics_leave_them_in_later_ticks, setup, teardown),
+        cmocka_unit_test_setup_teardown(waits_for_thousands_of_topics_end_one_at_a_time, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            a_reserve_of_thousands_of_topics_takes_few_jobs_when_the_budget_is_spent, setup,
+            teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

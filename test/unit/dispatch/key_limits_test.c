@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 
+#include "dispatch/pump_parts.h"
 #include "pump_bed.h"
 
 #define HOOK_WITH(more)                                                                            \
@@ -224,6 +226,71 @@ static void limits_of_a_key_change_with_the_settings(void **state)
     assert_true(load.most[0] > 8);
 }
 
+enum { CUSTOMERS = 1200 };
+
+static unsigned sent[CUSTOMERS];
+
+static void count_customer(struct bed *bed, const struct delivery *delivery,
+                           struct sim_answer *answer)
+{
+    char key[8] = "";
+    (void)bed;
+    assert_true(delivery->key.len > 1 && delivery->key.len < sizeof(key));
+    memcpy(key, delivery->key.at + 1, delivery->key.len - 1);
+    unsigned customer = (unsigned)strtoul(key, NULL, 10);
+    assert_true(customer < CUSTOMERS);
+    assert_int_equal(delivery->body.len, 1);
+    assert_int_equal(delivery->body.at[0], '0' + (char)sent[customer]); /* in their order */
+    assert_int_equal(delivery->attempt, 1);
+    sent[customer]++;
+    bed_say(answer, 200, 1000);
+}
+
+static unsigned customers_with(unsigned jobs)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < CUSTOMERS; i++)
+        count += sent[i] == jobs;
+    return count;
+}
+
+/* The first jobs of thousands of keys, which wait for a token, wait in the queue, but for some; and
+   no turn looks at all of those. */
+static void p8_of_many_keys_that_wait_for_their_rate_few_are_held(void **state)
+{
+    enum { LOOK_NS = 800, HOUR_S = 3600 };
+    struct bed *bed = *state;
+    char properties[32];
+    memset(sent, 0, sizeof(sent));
+    bed->answer = count_customer;
+    bed_settings(bed, "orders", HOOK_WITH(",\"order\":\"key\",\"key_rate\":\"1/h\""));
+    for (unsigned job = 0; job < 3; job++) {
+        for (unsigned i = 0; i < CUSTOMERS; i++) {
+            (void)snprintf(properties, sizeof(properties), "{\"key\":\"k%u\"}", i);
+            bed_push(bed, "orders", job == 0 ? "0" : job == 1 ? "1" : "2", 0, properties);
+        }
+    }
+    struct pump *pump = bed_server(bed)->pump_stage.pump;
+    uint32_t most = 0;
+    for (unsigned second = 0; second < 60; second++) {
+        bed_pass(bed, SECOND_US);
+        most = pump->ready_count > most ? pump->ready_count : most;
+        pump_valid(pump);
+    }
+    assert_int_equal(customers_with(1), CUSTOMERS);
+    assert_in_range(most, READY_MAX / 2, READY_MAX + RESERVE_MAX);
+    struct budget *budget = &bed_server(bed)->budget;
+    budget->left_ns = 1;
+    assert_true(pump_step(pump));
+    assert_true(budget->left_ns > -10 * LOOK_NS);
+    bed_pass(bed, HOUR_S * (int64_t)SECOND_US);
+    assert_int_equal(customers_with(2), CUSTOMERS);
+    bed_pass(bed, 2 * HOUR_S * (int64_t)SECOND_US);
+    assert_int_equal(customers_with(3), CUSTOMERS);
+    assert_int_equal(left(bed), 0);
+    assert_int_equal(bed_counts(bed)->keyed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +302,7 @@ int main(void)
         BED_TEST(a_job_that_waited_for_its_key_goes_as_soon_as_there_is_a_token),
         BED_TEST(jobs_of_a_key_that_was_slow_come_within_two_minutes_of_its_recovery),
         BED_TEST(limits_of_a_key_change_with_the_settings),
+        BED_TEST(p8_of_many_keys_that_wait_for_their_rate_few_are_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

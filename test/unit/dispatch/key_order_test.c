@@ -255,6 +255,39 @@ static void keys_are_forgotten_in_slices_and_found_again_in_their_order(void **s
     assert_order(bed, before, JOBS + KEYS);
 }
 
+/* Its jobs may be millions. */
+static void keys_of_a_topic_that_loses_its_target_are_forgotten_in_slices(void **state)
+{
+    enum { JOBS = 3000, SLICE_MOST = 100 };
+    struct bed *bed = *state;
+    bed->answer = is_not_taken_for_an_hour;
+    out = true;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, JOBS / 2);
+    bed_pass(bed, 20 * SECOND_US);
+    pause_topic(bed, CMD_PAUSE);
+    uint64_t known = bed_counts(bed)->keyed;
+    assert_int_equal(known, JOBS);
+    struct settings_observer *observer = registry_observer(bed_server(bed)->registry);
+    observer->changed(observer, BYTES("keyed"), ++bed->version, (struct bytes){0});
+    world_hold_disk(bed->world, false); /* a turn is wanted */
+    unsigned slices = 0;
+    for (uint64_t now; (now = bed_counts(bed)->keyed) > 0; slices++) {
+        assert_true(known - now <= SLICE_MOST && slices < JOBS);
+        known = now;
+        (void)world_step(bed->world, bed_now(bed) + 1);
+    }
+    assert_true(slices >= JOBS / SLICE_MOST);
+    assert_int_equal(bed_counts(bed)->topics, 0);
+    bed_settings(bed, "keyed", KEYED);
+    bed_pass(bed, 10 * SECOND_US);
+    assert_int_equal(bed_counts(bed)->keyed, JOBS);
+    out = false;
+    pause_topic(bed, CMD_RESUME);
+    bed_pass(bed, 2 * INT64_C(3600) * SECOND_US);
+    assert_int_equal(left(bed), 0);
+}
+
 /* Half of what waits for its key is due, half was put off: the latter are listed first, but come
    last. Each of the others once went through all of them to its place. */
 static void jobs_of_a_key_find_their_places_at_a_start_whatever_order_they_are_listed_in(
@@ -386,6 +419,7 @@ int main(void)
         BED_TEST_OF(keys_whose_jobs_wait_for_long_cost_few_look_ups, &plain),
         BED_TEST_OF(p8_a_job_that_fails_again_goes_not_through_all_that_wait_for_it, &plain),
         BED_TEST_OF(keys_are_forgotten_in_slices_and_found_again_in_their_order, &in_slices),
+        BED_TEST_OF(keys_of_a_topic_that_loses_its_target_are_forgotten_in_slices, &in_slices),
         BED_TEST_OF(jobs_of_a_key_find_their_places_at_a_start_whatever_order_they_are_listed_in,
                     &plain),
         BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),

@@ -682,14 +682,14 @@ static void settings_that_vanish_lose_no_job(void **state)
 }
 
 struct tried {
-    struct pump_test test;
+    struct pump_trial trial;
     unsigned calls;
     uint16_t code;
 };
 
-static void note_test(struct pump_test *test, const struct outcome *outcome)
+static void note_trial(struct pump_trial *trial, const struct outcome *outcome)
 {
-    struct tried *tried = LIST_ENTRY(test, struct tried, test);
+    struct tried *tried = LIST_ENTRY(trial, struct tried, trial);
     tried->calls++;
     tried->code = outcome->code;
 }
@@ -698,18 +698,18 @@ static void a_test_is_sent_without_a_job_even_if_the_target_is_paused(void **sta
 {
     struct bed *bed = *state;
     struct tried tried = {
-        .test = {.done = note_test, .topic = BYTES("orders"), .body = BYTES("try")}};
+        .trial = {.done = note_trial, .topic = BYTES("orders"), .body = BYTES("try")}};
     struct pump *pump = bed_server(bed)->pump_stage.pump;
-    assert_int_equal(pump_test_send(pump, &tried.test), ERR_NOT_FOUND);
+    assert_int_equal(pump_trial_send(pump, &tried.trial), ERR_NOT_FOUND);
     serve(bed, say_410, TARGET("shop", ",\"paused\":true,\"paused_why\":\"work\""));
-    assert_int_equal(pump_test_send(pump, &tried.test), OK);
+    assert_int_equal(pump_trial_send(pump, &tried.trial), OK);
     assert_int_equal(tried.calls, 0);
     bed_pass(bed, SECOND_US);
     assert_int_equal(tried.calls, 1);
     assert_int_equal(tried.code, 410);
     assert_string_equal(bed->seen[0].body, "try");
-    assert_int_equal(pump_test_send(pump, &tried.test), OK);
-    pump_test_cancel(&tried.test);
+    assert_int_equal(pump_trial_send(pump, &tried.trial), OK);
+    pump_trial_cancel(&tried.trial);
     bed_pass(bed, SECOND_US);
     assert_int_equal(tried.calls, 1);
     assert_int_equal(bed_counts(bed)->in_flight, 0);

@@ -72,6 +72,7 @@ struct far_bed {
     bool falls_due;        /* … as delayed ones with such priorities; … */
     uint64_t ready_stay;   /* … so many of them stay in memory */
     uint64_t put_off_stay; /* as in store_options::put_off_in_memory */
+    size_t batch_full;     /* the same; 0: its default */
     struct answer answer;
 };
 
@@ -228,6 +229,7 @@ static inline void open_engine(void)
                   .checkpoint_bytes = 1,
                   .image_jobs = 1,
                   .put_off_in_memory = bed.put_off_stay,
+                  .batch_full = bed.batch_full,
                   .history_us = bed.keeps_history ? 24 * HOUR_US : 0,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 100000,

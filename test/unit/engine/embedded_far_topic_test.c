@@ -396,6 +396,60 @@ static void jobs_beside_a_damaged_one_are_listed(void **state)
     assert_int_equal(listed, JOBS - damaged);
 }
 
+enum { LONG_BYTES = 90000 };
+
+static bool long_body_shown;
+
+static void see_long_body(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    assert_int_equal(reply->jobs->state, JOB_READY);
+    assert_int_equal(reply->jobs->body.len, LONG_BYTES);
+    for (size_t i = 0; i < LONG_BYTES; i++)
+        assert_int_equal(reply->jobs->body.at[i], 'a' + i % 7);
+    long_body_shown = true;
+}
+
+/* They are not copied with the page: each is read apart. */
+static void long_far_jobs_are_kicked_with_the_others_of_their_topic(void **state)
+{
+    (void)state;
+    static char body[LONG_BYTES];
+    struct core_totals before = totals();
+    for (size_t i = 0; i < LONG_BYTES; i++)
+        body[i] = (char)('a' + i % 7);
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd push = {.kind = CMD_PUSH,
+                           .push = {.id = i ? BYTES("long-1") : BYTES("long-0"),
+                                    .topic = BYTES("t"),
+                                    .due_us = START_US + (i ? 30 : 3) * HOUR_US,
+                                    .ttr_us = SECOND_US,
+                                    .body = bytes_of(body, sizeof(body))}};
+        assert_int_equal(ask(&push), OK);
+    }
+    grow_log();
+    assert_int_equal(totals().far, before.far + 2);
+    uint64_t in_t = core_far_count(embedded_core(bed.embedded), BYTES("t"), JOB_DELAYED);
+    struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_DELAYED, 1000);
+    uint64_t kicked = 0;
+    for (bool more = true; more; kicked += bed.answer.reply.count) {
+        assert_int_equal(ask(&kick), OK);
+        more = bed.answer.reply.more;
+    }
+    assert_int_equal(kicked, in_t);
+    restart();
+    for (unsigned i = 0; i < 2; i++) {
+        struct ticket ticket = {.answered = see_long_body};
+        struct cmd get = {.kind = CMD_GET, .job.ref.id = i ? BYTES("long-1") : BYTES("long-0")};
+        long_body_shown = false;
+        turn(&get, &ticket);
+        for (int j = 0; j < TURNS_MAX && !long_body_shown; j++)
+            turn(NULL, NULL);
+        assert_true(long_body_shown);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +462,7 @@ int main(void)
         TEST(the_first_delayed_job_is_found_among_far_ones),
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
         TEST(far_jobs_are_kicked_in_order_of_their_due_time),
+        TEST(long_far_jobs_are_kicked_with_the_others_of_their_topic),
         TEST(p2_far_jobs_that_are_loaded_during_a_kick_come_due),
         TEST(p5_a_clear_or_kick_whose_client_has_gone_meanwhile_goes_no_further),
         TEST(a_topic_is_cleared_of_far_jobs),

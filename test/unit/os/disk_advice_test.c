@@ -104,7 +104,7 @@ static void exact_reads_are_announced_once_for_each_descriptor(void **state)
     (void)read_some(bed, file, true, 0);
     bed->disk->verbs->close(bed->disk, file);
     assert_int_equal(count, 1);
-    assert_int_equal(bed->disk->verbs->open(bed->disk, "x", false, &file), OK);
+    assert_int_equal(bed->disk->verbs->open(bed->disk, "x", DISK_CACHED, &file), OK);
     assert_int_equal(count, 1);
     bed->disk->verbs->exact(bed->disk, file);
     bed->disk->verbs->close(bed->disk, file);

@@ -41,7 +41,7 @@ static void what_threads_post_is_taken_once_and_in_order(void **state)
     (void)state;
     struct mailbox mailbox;
     unsigned next[THREADS] = {0};
-    assert_true(mailbox_init(&mailbox, true));
+    assert_true(mailbox_init(&mailbox));
     for (unsigned i = 0; i < THREADS; i++) {
         senders[i].mailbox = &mailbox;
         for (unsigned j = 0; j < EACH; j++)
@@ -63,7 +63,7 @@ static void its_descriptor_tells_that_something_came(void **state)
     (void)state;
     struct mailbox mailbox;
     struct parcel first = {.number = 1}, second = {.number = 2};
-    assert_true(mailbox_init(&mailbox, true));
+    assert_true(mailbox_init(&mailbox));
     struct pollfd fd = {.fd = mailbox_fd(&mailbox), .events = POLLIN};
     assert_int_equal(poll(&fd, 1, 0), 0);
     mailbox_post(&mailbox, &first.place);
@@ -88,7 +88,7 @@ static void who_waits_is_told_that_it_was_closed(void **state)
     struct mailbox mailbox;
     pthread_t thread;
     void *got = &mailbox;
-    assert_true(mailbox_init(&mailbox, false));
+    mailbox_init_unwatched(&mailbox);
     assert_int_equal(mailbox_fd(&mailbox), -1);
     assert_int_equal(thread_start(&thread, wait_for_one, &mailbox), 0);
     mailbox_close(&mailbox);

@@ -64,12 +64,12 @@ static enum err busy_list(struct disk *port, void (*each)(void *ctx, const char 
     return disk->verbs->list(disk, each, ctx);
 }
 
-static enum err busy_open(struct disk *port, const char *name, bool fresh,
+static enum err busy_open(struct disk *port, const char *name, enum disk_cache cache,
                           struct disk_file **out_file)
 {
     struct disk *disk = work_first(port);
     ((struct busy_disk *)port)->manifests += strcmp(name, MANIFEST_NAME) == 0;
-    return disk->verbs->open(disk, name, fresh, out_file);
+    return disk->verbs->open(disk, name, cache, out_file);
 }
 
 static void busy_close(struct disk *port, struct disk_file *file)

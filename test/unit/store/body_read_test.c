@@ -356,6 +356,59 @@ static void nothing_is_read_ahead_of_a_segment_that_goes(void **state)
     free_bed(&bed);
 }
 
+/* Appends a job of the model's store with a body of so many bytes, and has it written. */
+static struct body_place write_job(struct bed *bed, size_t body_bytes)
+{
+    struct buf body = {0};
+    buf_reserve(&body, body_bytes);
+    memset(body.at, 'b', body_bytes);
+    body.len = body_bytes;
+    struct event event = {
+        .kind = EVENT_JOB,
+        .promised = true,
+        .job = {.seq = 1000, .state = JOB_READY},
+        .topic = BYTES("topic"),
+        .content_type = BYTES("text"),
+        .body = buf_bytes(&body),
+    };
+    struct stored stored = store_append(bed->model.store, &event);
+    model_settle(&bed->model);
+    buf_fini(&body);
+    return (struct body_place){1000, stored.where, 4, body_bytes, 0, false};
+}
+
+/* 30 MB that are copied and checked, not in one turn; and not all there at a time. */
+static void many_who_want_one_body_get_it_in_several_turns(void **state)
+{
+    enum { MANY = 300, LONE_LEN = 100 * 1000, TURN_BYTES = 512 * 1024, HELD_BYTES = 8 << 20 };
+    (void)state;
+    struct bed bed;
+    struct model_fetch *all = mem_zalloc(MANY * sizeof(*all));
+    make_bed(&bed, 1);
+    struct store *store = bed.model.store;
+    struct body_place place = write_job(&bed, LONE_LEN);
+    for (unsigned i = 0; i < MANY; i++) {
+        all[i].fetch = (struct body_fetch){.place = place, .done = model_fetched};
+        store_fetch(store, &all[i].fetch);
+    }
+    turn(&bed);
+    for (unsigned ended = 0, reads = 0; ended < MANY;) {
+        unsigned before = ended;
+        bool full = (size_t)before * LONE_LEN >= HELD_BYTES;
+        reads += end_read(&bed);
+        turn(&bed);
+        while (ended < MANY && all[ended].ended) /* in the order in which they came */
+            assert_int_equal(all[ended++].fetch.err, OK);
+        assert_in_range(ended - before, 1, full ? 1 : TURN_BYTES / LONE_LEN + 1);
+        assert_int_equal(reads, 1);
+        assert_true(ended == MANY || store_next_us(store) <= bed.model.now_us);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        store_fetch_end(store, &all[i].fetch);
+    mem_free(all);
+    free_bed(&bed);
+}
+
 /* Appends a job whose body the log takes over, and asks for that body. */
 static void fetch_late(struct bed *bed, char *expected, struct model_fetch *out_fetch)
 {
@@ -446,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_fetch_may_be_ended_at_any_time),
         cmocka_unit_test(a_segment_stays_until_its_bodies_have_been_read),
         cmocka_unit_test(nothing_is_read_ahead_of_a_segment_that_goes),
+        cmocka_unit_test(many_who_want_one_body_get_it_in_several_turns),
         cmocka_unit_test(a_large_body_is_read_once_it_is_in_its_file),
         cmocka_unit_test(a_large_body_that_never_reaches_its_file_is_not_waited_for),
     };

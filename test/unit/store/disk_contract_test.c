@@ -143,14 +143,14 @@ static void replace_and_remove_change_names(void **state)
     replace.data = "newer";
     replace.len = 5;
     assert_int_equal(do_op(disk, &replace), OK);
-    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_CACHED, &file), OK);
     assert_int_equal(disk->verbs->read(disk, file, 0, room, sizeof(room), &len), OK);
     assert_int_equal(len, 5);
     assert_memory_equal(room, "newer", 5);
     struct disk_op remove_op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .name = "two"};
     assert_int_equal(do_op(disk, &remove_op), OK);
     disk->verbs->close(disk, file);
-    assert_int_equal(disk->verbs->open(disk, "two", false, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_CACHED, &file), ERR_NOT_FOUND);
     assert_int_equal(do_op(disk, &remove_op), OK); /* gone is gone */
 }
 
@@ -166,7 +166,7 @@ static void a_large_file_is_replaced_byte_for_byte(void **state)
     struct disk_op replace = {
         .verb = DISK_REPLACE, .lane = LANE_BACKGROUND, .name = "two", .data = wrote, .len = size};
     assert_int_equal(do_op(disk, &replace), OK);
-    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_CACHED, &file), OK);
     assert_int_equal(disk->verbs->read(disk, file, 0, got, size + 1, &len), OK);
     assert_int_equal(len, size);
     assert_memory_equal(got, wrote, size);
@@ -291,7 +291,7 @@ static void a_fresh_read_needs_no_direct_reads(void **state)
     struct disk_op op = {.verb = DISK_WRITE_SYNC, .file = file, .data = blocks, .len = DISK_ALIGN};
     assert_int_equal(do_op(disk, &op), OK);
     disk->verbs->close(disk, file);
-    assert_int_equal(disk->verbs->open(disk, "one", true, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "one", DISK_FRESH, &file), OK);
     direct_refused = true;
     enum err err = disk->verbs->read(disk, file, 0, blocks, 2 * DISK_ALIGN, &len);
     direct_refused = false;
@@ -373,8 +373,8 @@ static void rename_gives_a_file_another_name(void **state)
         .verb = DISK_RENAME, .lane = LANE_BACKGROUND, .name = "one", .data = "two"};
     uint64_t size = 0;
     assert_int_equal(do_op(disk, &op), OK);
-    assert_int_equal(disk->verbs->open(disk, "one", false, &file), ERR_NOT_FOUND);
-    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "one", DISK_CACHED, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_CACHED, &file), OK);
     assert_int_equal(disk->verbs->size(disk, file, &size), OK);
     assert_int_equal(size, DISK_ALIGN);
     disk->verbs->close(disk, file);
@@ -488,7 +488,7 @@ static void the_bytes_of_a_file_may_be_made_while_it_is_written(void **state)
                               .give = give_pieces,
                               .owner = text};
     assert_int_equal(do_op(disk, &replace), OK);
-    assert_int_equal(disk->verbs->open(disk, "one", false, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "one", DISK_CACHED, &file), OK);
     assert_int_equal(disk->verbs->read(disk, file, 0, room, sizeof(room), &len), OK);
     assert_int_equal(len, 9);
     assert_memory_equal(room, "one piece", 9);
@@ -544,8 +544,8 @@ static void nothing_is_opened_or_locked_through_a_symbolic_link(void **state)
     assert_int_equal(disk->verbs->lock(disk, DISK_TO_WRITE), ERR_IO);
     check_victim(target);
     plant_link(fixture, "wal-00000001", target);
-    assert_int_equal(disk->verbs->open(disk, "wal-00000001", false, &file), ERR_IO);
-    assert_int_equal(disk->verbs->open(disk, "wal-00000001", true, &file), ERR_IO);
+    assert_int_equal(disk->verbs->open(disk, "wal-00000001", DISK_CACHED, &file), ERR_IO);
+    assert_int_equal(disk->verbs->open(disk, "wal-00000001", DISK_FRESH, &file), ERR_IO);
     check_victim(target);
 }
 
@@ -557,7 +557,7 @@ static void a_pipe_in_the_directory_is_not_opened(void **state)
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/wal-00000001", fixture->directory);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(fixture->disk->verbs->open(fixture->disk, "wal-00000001", false, &file),
+    assert_int_equal(fixture->disk->verbs->open(fixture->disk, "wal-00000001", DISK_CACHED, &file),
                      ERR_IO);
 }
 
@@ -573,7 +573,7 @@ static void without_descriptors_opening_says_to_try_again(void **state)
     struct disk_op op = {
         .verb = DISK_MAKE, .lane = LANE_BACKGROUND, .name = "two", .len = DISK_ALIGN};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    enum err opened = disk->verbs->open(disk, "one", false, &file);
+    enum err opened = disk->verbs->open(disk, "one", DISK_CACHED, &file);
     enum err made = do_op(disk, &op);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(opened, ERR_AGAIN);

@@ -36,13 +36,13 @@ static void a_file_that_is_used_again_has_a_new_name_and_a_new_beginning(void **
     struct disk_op op = reuse_op(block);
     assert_int_equal(do_op(disk, &op), OK);
     assert_non_null(op.file);
-    assert_int_equal(disk->verbs->open(disk, "one", false, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "one", DISK_CACHED, &file), ERR_NOT_FOUND);
     assert_int_equal(disk->verbs->read(disk, op.file, 0, back, sizeof(back), &len), OK);
     assert_true(len == sizeof(back) && back[0] == 'n' && back[DISK_ALIGN - 1] == 'n');
     assert_true(back[DISK_ALIGN] == 'o' && back[len - 1] == 'o');
     memset(block, 'w', DISK_ALIGN);
     write_block(disk, op.file, block, 1); /* past the page cache, too */
-    assert_int_equal(disk->verbs->open(disk, "two", true, &file), OK);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_FRESH, &file), OK);
     assert_int_equal(disk->verbs->hold(disk, file), OK); /* a backup of the new segment may */
     disk->verbs->close(disk, op.file);
     assert_int_equal(disk->verbs->read(disk, file, DISK_ALIGN, block, DISK_ALIGN, &len), OK);
@@ -69,7 +69,7 @@ static void p8_a_file_that_is_held_is_removed_and_not_used_again(void **state)
         assert_int_equal(os_disk_new(fixture->directory, &other), 0);
     if (other)
         reader = os_disk_port(other);
-    assert_int_equal(reader->verbs->open(reader, "one", false, &file), OK);
+    assert_int_equal(reader->verbs->open(reader, "one", DISK_CACHED, &file), OK);
     assert_int_equal(reader->verbs->hold(reader, file), OK);
     struct disk_op op = reuse_op(block);
     assert_int_equal(do_op(disk, &op), OK);
@@ -77,8 +77,8 @@ static void p8_a_file_that_is_held_is_removed_and_not_used_again(void **state)
     assert_int_equal(reader->verbs->read(reader, file, 0, block, DISK_ALIGN, &len), OK);
     assert_true(len == DISK_ALIGN && block[0] == 'o');
     reader->verbs->close(reader, file);
-    assert_int_equal(disk->verbs->open(disk, "one", false, &file), ERR_NOT_FOUND);
-    assert_int_equal(disk->verbs->open(disk, "two", false, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "one", DISK_CACHED, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "two", DISK_CACHED, &file), ERR_NOT_FOUND);
     if (other)
         os_disk_free(other);
     mem_free(block);
@@ -100,7 +100,7 @@ static void p8_a_file_with_another_link_is_removed_and_not_used_again(void **sta
     struct disk_op op = reuse_op(block);
     assert_int_equal(do_op(fixture->disk, &op), OK);
     assert_null(op.file);
-    assert_int_equal(fixture->disk->verbs->open(fixture->disk, "kept", false, &file), OK);
+    assert_int_equal(fixture->disk->verbs->open(fixture->disk, "kept", DISK_CACHED, &file), OK);
     assert_int_equal(fixture->disk->verbs->read(fixture->disk, file, 0, block, DISK_ALIGN, &len),
                      OK);
     assert_true(block[0] == 'o');
@@ -122,7 +122,7 @@ static void p8_a_file_for_whose_new_beginning_is_no_room_is_removed(void **state
         assert_null(op.file);
         for (int i = 0; i < 2; i++)
             assert_int_equal(
-                fixture->disk->verbs->open(fixture->disk, i ? "two" : "one", false, &file),
+                fixture->disk->verbs->open(fixture->disk, i ? "two" : "one", DISK_CACHED, &file),
                 ERR_NOT_FOUND);
     }
     mem_free(block);

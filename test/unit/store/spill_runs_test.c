@@ -60,7 +60,7 @@ static uint64_t little_beside_the_window(struct store_callbacks *callbacks)
 {
     enum { LEFT = 100 * 1024 };
     const struct cleaner *cleaner = callbacks->store->cleaner;
-    return LEFT + (cleaner->scan.window ? 0 : CLEANER_TURN_BYTES);
+    return LEFT + (cleaner->reader.scan.window ? 0 : CLEANER_TURN_BYTES);
 }
 
 /* Its slices are small for so many, but a run that ends because memory is short must end. */

@@ -46,7 +46,7 @@ static void a_bad_sector_fails_few_reads(void **state)
     disk->verbs = &counting;
 
     const struct walker_of of = {.number = NUMBER, .size_bytes = FILE_BYTES};
-    assert_int_equal(walker_open(&walker, disk, &of, false), OK);
+    assert_int_equal(walker_open(&walker, disk, &of, DISK_CACHED), OK);
     unsigned places[PLACE_END] = {0};
     for (; walker_classify(&walker) != PLACE_END; walker_next(&walker))
         places[walker.kind]++;

@@ -1,12 +1,12 @@
 /*
- * A delivery without a job, by which a client tests a target. It uses a slot, but does not count
- * for limits, breakers or windows.
+ * A trial: one delivery without a job, to see what a target answers. It uses a slot, but does not
+ * count for limits, breakers or windows.
  */
 #include <stdio.h>
 
 #include "dispatch/pump_parts.h"
 
-enum { TESTS_MAX = 16, TEST_ID_MAX = 40 };
+enum { TRIALS_MAX = 16, TRIAL_ID_MAX = 40 };
 
 /* OK: it can be sent now, by *out_sink. */
 static enum err check(struct pump *pump, const struct settings_kept *kept,
@@ -22,26 +22,26 @@ static enum err check(struct pump *pump, const struct settings_kept *kept,
     struct push_sink *sink = sink_of(pump, target);
     if (!sink)
         return ERR_UNSUPPORTED;
-    if (pump->tests >= TESTS_MAX || !pump_slots(pump) || !pump_has_memory(pump) ||
+    if (pump->trials >= TRIALS_MAX || !pump_slots(pump) || !pump_has_memory(pump) ||
         !sink->sink->verbs->ready(sink->sink, NULL))
         return ERR_AGAIN;
     *out_sink = sink;
     return OK;
 }
 
-static void fill_in(struct shipment *shipment, const struct pump_test *test)
+static void fill_in(struct shipment *shipment, const struct pump_trial *trial)
 {
     struct pump *pump = shipment->pump;
     struct delivery *delivery = &shipment->delivery;
     const struct target *target = &shipment->kept->settings.target;
-    struct packer packer = {.at = shipment->room + TEST_ID_MAX};
-    int len = snprintf(shipment->room, TEST_ID_MAX, "msg_test_%016llx",
+    struct packer packer = {.at = shipment->room + TRIAL_ID_MAX};
+    int len = snprintf(shipment->room, TRIAL_ID_MAX, "msg_test_%016llx",
                        (unsigned long long)pump_random(pump));
     delivery->message_id = bytes_of(shipment->room, (size_t)len);
-    delivery->topic = pack(&packer, test->topic);
-    delivery->content_type = pack(&packer, test->content_type);
-    delivery->body = pack(&packer, test->body);
-    delivery->body_kind = test->body_kind;
+    delivery->topic = pack(&packer, trial->topic);
+    delivery->content_type = pack(&packer, trial->content_type);
+    delivery->body = pack(&packer, trial->body);
+    delivery->body_kind = trial->body_kind;
     delivery->target = target;
     delivery->id = BYTES("test");
     delivery->url = target->type == TARGET_HTTP ? target->http.url : (struct bytes){0};
@@ -50,33 +50,33 @@ static void fill_in(struct shipment *shipment, const struct pump_test *test)
     delivery->timeout_us = pump_timeout_us(pump, target);
 }
 
-enum err pump_test_send(struct pump *pump, struct pump_test *test)
+enum err pump_trial_send(struct pump *pump, struct pump_trial *trial)
 {
-    struct settings_kept *kept = registry_hold(pump->options.registry, test->topic);
+    struct settings_kept *kept = registry_hold(pump->options.registry, trial->topic);
     struct push_sink *sink;
     enum err err = check(pump, kept, &sink);
     if (err) {
         settings_drop(kept);
         return err;
     }
-    struct shipment *shipment =
-        shipment_new(pump, TEST_ID_MAX + test->topic.len + test->content_type.len + test->body.len);
+    struct shipment *shipment = shipment_new(pump, TRIAL_ID_MAX + trial->topic.len +
+                                                       trial->content_type.len + trial->body.len);
     shipment->kept = kept;
-    shipment->test = test;
+    shipment->trial = trial;
     shipment->slot = true;
     pump->counts.in_flight++;
-    pump->tests++;
-    fill_in(shipment, test);
-    test->shipment = shipment;
+    pump->trials++;
+    fill_in(shipment, trial);
+    trial->shipment = shipment;
     shipment->state = SHIP_SENT;
     sink->sink->verbs->send(sink->sink, &shipment->delivery);
     return OK;
 }
 
-void pump_test_cancel(struct pump_test *test)
+void pump_trial_cancel(struct pump_trial *trial)
 {
-    struct shipment *shipment = test->shipment;
+    struct shipment *shipment = trial->shipment;
     if (shipment)
-        shipment->test = NULL;
-    test->shipment = NULL;
+        shipment->trial = NULL;
+    trial->shipment = NULL;
 }

@@ -1,28 +1,28 @@
-#include "server/http/target_test.h"
+#include "server/http/target_trial.h"
 
 #include <stdio.h>
 
 #include "base/mem.h"
 
-struct target_test {
-    struct pump_test test;
+struct target_trial {
+    struct pump_trial pump_trial;
     struct request *request;
     bool pending; /* the pump has it */
 };
 
-void target_test_free(struct target_test *test)
+void target_trial_free(struct target_trial *trial)
 {
-    if (!test)
+    if (!trial)
         return;
-    if (test->pending)
-        pump_test_cancel(&test->test);
-    mem_free(test);
+    if (trial->pending)
+        pump_trial_cancel(&trial->pump_trial);
+    mem_free(trial);
 }
 
-static void done(struct pump_test *pump_test, const struct outcome *outcome)
+static void done(struct pump_trial *pump_trial, const struct outcome *outcome)
 {
-    struct target_test *test = LIST_ENTRY(pump_test, struct target_test, test);
-    struct request *request = test->request;
+    struct target_trial *trial = LIST_ENTRY(pump_trial, struct target_trial, pump_trial);
+    struct request *request = trial->request;
     struct server *server = http_server(request->http);
     struct api_test_result result = {
         .outcome = outcome_name(outcome->kind),
@@ -32,10 +32,10 @@ static void done(struct pump_test *pump_test, const struct outcome *outcome)
                  .took_us = outcome->took_us,
                  .response = outcome->response},
     };
-    test->pending = false;
+    trial->pending = false;
     struct pipeline_text text = request_begin(request);
     api_test_reply(&request->format, &result, server_date(server), text.out);
-    request_done(request, text); /* which frees the test */
+    request_done(request, text); /* which frees the trial */
     server->turn_again = true;
 }
 
@@ -87,19 +87,19 @@ static struct problem problem_of(enum err err)
     }
 }
 
-void target_test_begin(struct request *request, const struct cmd_push *push)
+void target_trial_begin(struct request *request, const struct cmd_push *push)
 {
     struct server *server = http_server(request->http);
-    struct target_test *test = mem_zalloc(sizeof(*test));
-    test->request = request;
-    test->test = (struct pump_test){.done = done,
-                                    .topic = push->topic,
-                                    .content_type = push->content_type,
-                                    .body = push->body,
-                                    .body_kind = push->body_kind};
-    request->more = (struct long_command){.kind = LONG_TEST, .test = test};
-    enum err err = pump_test_send(server->pump_stage.pump, &test->test);
-    test->pending = !err;
+    struct target_trial *trial = mem_zalloc(sizeof(*trial));
+    trial->request = request;
+    trial->pump_trial = (struct pump_trial){.done = done,
+                                            .topic = push->topic,
+                                            .content_type = push->content_type,
+                                            .body = push->body,
+                                            .body_kind = push->body_kind};
+    request->more = (struct long_command){.kind = LONG_TRIAL, .trial = trial};
+    enum err err = pump_trial_send(server->pump_stage.pump, &trial->pump_trial);
+    trial->pending = !err;
     if (!err)
         return;
     struct problem problem = problem_of(err);
