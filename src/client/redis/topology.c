@@ -15,6 +15,7 @@ enum {
        that many daemons do not overload a broken cluster. */
     MAP_AGAIN_US = 100 * 1000,
     MAP_RARELY_US = 1000 * 1000,
+    DISPUTED_US = 20 * 1000,  /* within this time no slot goes from one node to another and back */
     SUSPECT_US = 1000 * 1000, /* a node that said CLUSTERDOWN, or was silent */
 };
 
@@ -466,23 +467,30 @@ void topology_fini(struct topology *topology)
     sentinels_fini(&topology->sentinels);
 }
 
-void topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
+bool topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
 {
     if (topology->options.url->topology != REDIS_CLUSTER) {
         link_fail(&by->link, "it is a replica");
-        return;
+        return true;
     }
     want_map(topology);
     if (failure->kind != FAILURE_MOVED)
-        return;
+        return true;
     struct redis_address address = failure->address;
     if (!address.host[0])
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     uint8_t place = need_node(topology, &address);
+    int64_t *moved_us = &topology->moved_us[failure->slot], now_us = loop_of(topology)->now_us;
+    if (place != topology->slots[failure->slot]) {
+        if (*moved_us && now_us - *moved_us < DISPUTED_US)
+            return false;
+        *moved_us = now_us;
+    }
     topology->slots[failure->slot] = place;
     if (place != REDIS_NO_NODE)
         topology->has_slot[place] = true;
     notify_moved(topology);
+    return true;
 }
 
 void topology_suspect(struct topology *topology, struct node *node)

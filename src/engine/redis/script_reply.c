@@ -165,7 +165,8 @@ static void refused(struct script_request *call, struct node *node, struct bytes
     case FAILURE_MOVED:
     case FAILURE_NO_MASTER:
         script_request_wait(call, failure.kind == FAILURE_MOVED ? 0 : RETRY_US);
-        topology_moved(calls->options.topology, node, &failure);
+        if (!topology_moved(calls->options.topology, node, &failure))
+            script_request_wait(call, RETRY_US);
         break;
     case FAILURE_ASK: ask_there(call, node, &failure); break;
     case FAILURE_CLUSTER_DOWN:

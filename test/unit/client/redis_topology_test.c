@@ -199,6 +199,38 @@ static void too_many_masters_are_logged_once(void **state)
     assert_null(strstr(line + 2, "redis_too_many_masters"));
 }
 
+/* As when a slot is given over by hand, to one of them after the other. */
+static void two_nodes_that_name_each_other_are_not_asked_in_turn_without_pause(void **state)
+{
+    struct topology_callbacks callbacks = {.ready = NULL};
+    struct failure to_a = failure_read(BYTES("MOVED 7 10.0.0.1:6379"));
+    struct failure to_b = failure_read(BYTES("MOVED 7 10.0.0.2:6379"));
+    struct sim_clock clock;
+    (void)state;
+    url = (struct redis_url){.topology = REDIS_CLUSTER};
+    sim_clock_init(&clock, 1);
+    struct sim_net *net = sim_net_new(&clock, 1);
+    struct sim_loop *sim = sim_loop_new(net, &clock.clock);
+    topology_init(&topology, &(struct topology_options){.url = &url,
+                                                        .callbacks = &callbacks,
+                                                        .sentinel_user = "",
+                                                        .sentinel_password = "",
+                                                        .loop = sim_loop_port(sim),
+                                                        .timeout_us = 50 * TURN_US});
+    struct node *a = &topology.nodes[0], *b = &topology.nodes[1];
+    assert_true(topology_moved(&topology, b, &to_a));
+    assert_true(topology_moved(&topology, b, &to_a)); /* the answer to another call */
+    assert_false(topology_moved(&topology, a, &to_b));
+    assert_int_equal(topology.slots[7], 0);
+    clock.now_us += 3 * TURN_US;
+    loop_turn(sim_loop_port(sim), 0);
+    assert_true(topology_moved(&topology, a, &to_b));
+    assert_int_equal(topology.slots[7], 1);
+    topology_fini(&topology);
+    sim_loop_free(sim);
+    sim_net_free(net);
+}
+
 static void run(struct sim_net *net, struct sim_loop *sim, struct sim_clock *clock)
 {
     for (unsigned i = 0; i < TURNS; i++, clock->now_us += TURN_US) {
@@ -254,6 +286,7 @@ int main(void)
         cmocka_unit_test(masters_take_the_places_of_seeds),
         cmocka_unit_test(a_promoted_replica_takes_the_place_of_its_master),
         cmocka_unit_test(too_many_masters_are_logged_once),
+        cmocka_unit_test(two_nodes_that_name_each_other_are_not_asked_in_turn_without_pause),
         cmocka_unit_test(a_server_in_the_place_of_another_is_logged_as_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
