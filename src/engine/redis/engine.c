@@ -65,6 +65,7 @@ static void node_lost(struct topology_callbacks *callbacks, struct node *node)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_node_lost(&redis->preflight, node);
     subscription_lost(&redis->subscription, &node->link.address);
+    script_requests_node_lost(&redis->calls, node);
 }
 
 static void slots_moved(struct topology_callbacks *callbacks)

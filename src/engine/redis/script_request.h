@@ -169,6 +169,9 @@ int64_t script_request_next_us(const struct script_request *call,
 /* The node takes commands from now on: loads the scripts, has its partitions opened, and sends
    calls that need not wait for that. */
 void script_requests_node_ready(struct script_requests *calls, struct node *node);
+/* The connection to the node has ended, and it may never be connected to again. Answers that waited
+   for its replicas fail: a WAIT on another connection does not cover them. */
+void script_requests_node_lost(struct script_requests *calls, const struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
 struct node *script_requests_node(const struct script_requests *calls, uint32_t partition);
 bool script_requests_is_open(const struct script_requests *calls, uint32_t partition);
