@@ -79,6 +79,7 @@ static enum failure_kind kind_inside(struct bytes text)
         {"No such master with that name", FAILURE_DENIED},
         {"it is a sentinel", FAILURE_DENIED},
         {"it is not a sentinel", FAILURE_DENIED},
+        {"max number of clients", FAILURE_LATER},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
         if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))
@@ -144,6 +145,8 @@ const char *failure_hint(struct bytes text)
         {"not known", "look at the host's name in redis.url"},
         {"knows of no slots", "redis-cli --cluster create makes servers a cluster"},
         {"cluster_state is not ok", "redis-cli --cluster check tells what it lacks"},
+        {"unknown command", "laterd needs it: see rename-command in its configuration"},
+        {"max number of clients", "raise its maxclients"},
         {"NOPERM ", "docs/redis-recipes.md has the rights that laterd needs"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {

@@ -102,6 +102,7 @@ static void errors_say_what_to_do(void **state)
     (void)state;
     assert_int_equal(failure_of("NOSCRIPT No matching script.").kind, FAILURE_NO_SCRIPT);
     assert_int_equal(failure_of("LOADING Redis is loading").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("ERR max number of clients reached").kind, FAILURE_LATER);
     assert_int_equal(failure_of("CLUSTERDOWN Hash slot not served").kind, FAILURE_CLUSTER_DOWN);
     assert_int_equal(failure_of("READONLY You can't write").kind, FAILURE_NO_MASTER);
     assert_int_equal(failure_of("OOM command not allowed").kind, FAILURE_FULL);
