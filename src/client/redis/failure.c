@@ -52,7 +52,8 @@ static bool read_redirection(struct bytes text, struct failure *failure)
         failure->address.port = (uint16_t)port;
         return true;
     }
-    return redis_address_read(word, 0, &failure->address) && failure->address.port;
+    return redis_address_read(word, 0, &failure->address) && failure->address.port &&
+           strcmp(failure->address.host, "?") != 0; /* of a node without a name */
 }
 
 /*
@@ -101,8 +102,9 @@ struct failure failure_read(struct bytes text)
             failure.kind = codes[i].kind;
     }
     bool redirects = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK;
-    if (redirects && !read_redirection(rest, &failure))
-        failure.kind = FAILURE_LATER; /* the map of slots has the address */
+    bool moved = failure.kind == FAILURE_MOVED;
+    if (redirects && !read_redirection(rest, &failure)) /* the map of slots has the address */
+        failure.kind = moved ? FAILURE_CLUSTER_DOWN : FAILURE_LATER;
     return failure;
 }
 

@@ -136,8 +136,10 @@ static void redirections_say_where(void **state)
     assert_string_equal(failure.address.host, "");
     assert_int_equal(failure.address.port, 7002);
     /* Nonsense: the map of slots will tell. */
-    assert_int_equal(failure_of("MOVED 16384 h:1").kind, FAILURE_LATER);
-    assert_int_equal(failure_of("MOVED").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("MOVED 16384 h:1").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("MOVED").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("MOVED 1 ?:6379").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("ASK 1 ?:6379").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 nowhere").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 /run/redis.sock:1").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 a\nb:1").kind, FAILURE_LATER);
