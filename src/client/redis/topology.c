@@ -181,10 +181,10 @@ static bool read_row(const redisReply *row, const struct redis_address *answered
         master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
     struct bytes host = text_of(master->element[0]);
+    if (bytes_eq(host, BYTES("?"))) /* it has to be called by a name, and has none */
+        host = ip_of(master);
     if (!host.len)
         host = bytes_str(answered->host);
-    else if (bytes_eq(host, BYTES("?"))) /* it has to be called by a name, and has none */
-        host = ip_of(master);
     if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
         return false;
     *out_first = (unsigned)first->integer;

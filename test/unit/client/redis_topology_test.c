@@ -199,6 +199,7 @@ static void nodes_without_the_name_that_they_should_have_are_found_by_their_ip(v
     unsigned served = serve(3);
     nameless = false;
     assert_int_equal(served, REDIS_SLOTS);
+    assert_int_not_equal(topology.slots[0], topology.slots[REDIS_SLOTS - 1]);
 }
 
 static void too_many_masters_are_logged_once(void **state)
