@@ -104,7 +104,7 @@ static void refused(struct redis_claim *redis, const char *error)
     struct failure failure = failure_read(bytes_str(error));
     bool moved = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_NO_MASTER;
     if (moved && redis->url.topology != REDIS_SINGLE)
-        topology_moved(&redis->topology, redis->node, &failure);
+        (void)topology_moved(&redis->topology, redis->node, &failure);
     else if (failure.kind == FAILURE_CLUSTER_DOWN)
         topology_suspect(&redis->topology, redis->node);
     set_why(redis, "Redis refused: ", error);

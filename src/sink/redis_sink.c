@@ -241,7 +241,7 @@ static void refused_for_now(struct push *push, struct node *node, const struct f
 {
     struct redis_sink *redis = push->owner;
     if (failure->kind == FAILURE_NO_MASTER)
-        topology_moved(&redis->topology, node, failure);
+        (void)topology_moved(&redis->topology, node, failure);
     else if (failure->kind == FAILURE_CLUSTER_DOWN)
         topology_suspect(&redis->topology, node);
     rest(redis, error);
@@ -260,8 +260,7 @@ static void refused(struct push *push, struct node *node, const char *error)
     case FAILURE_MOVED:
         if (redis->url.topology != REDIS_CLUSTER)
             break;
-        topology_moved(&redis->topology, node, &failure);
-        send_again(push, false);
+        send_again(push, !topology_moved(&redis->topology, node, &failure));
         return;
     case FAILURE_ASK:
         if (redis->url.topology != REDIS_CLUSTER)

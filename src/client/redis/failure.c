@@ -52,7 +52,8 @@ static bool read_redirection(struct bytes text, struct failure *failure)
         failure->address.port = (uint16_t)port;
         return true;
     }
-    return redis_address_read(word, 0, &failure->address) && failure->address.port;
+    return redis_address_read(word, 0, &failure->address) && failure->address.port &&
+           strcmp(failure->address.host, "?") != 0; /* of a node without a name */
 }
 
 /*
@@ -79,6 +80,7 @@ static enum failure_kind kind_inside(struct bytes text)
         {"No such master with that name", FAILURE_DENIED},
         {"it is a sentinel", FAILURE_DENIED},
         {"it is not a sentinel", FAILURE_DENIED},
+        {"max number of clients", FAILURE_LATER},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
         if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))
@@ -100,8 +102,9 @@ struct failure failure_read(struct bytes text)
             failure.kind = codes[i].kind;
     }
     bool redirects = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK;
-    if (redirects && !read_redirection(rest, &failure))
-        failure.kind = FAILURE_LATER; /* the map of slots has the address */
+    bool moved = failure.kind == FAILURE_MOVED;
+    if (redirects && !read_redirection(rest, &failure)) /* the map of slots has the address */
+        failure.kind = moved ? FAILURE_CLUSTER_DOWN : FAILURE_LATER;
     return failure;
 }
 
@@ -144,6 +147,8 @@ const char *failure_hint(struct bytes text)
         {"not known", "look at the host's name in redis.url"},
         {"knows of no slots", "redis-cli --cluster create makes servers a cluster"},
         {"cluster_state is not ok", "redis-cli --cluster check tells what it lacks"},
+        {"unknown command", "laterd needs it: see rename-command in its configuration"},
+        {"max number of clients", "raise its maxclients"},
         {"NOPERM ", "docs/redis-recipes.md has the rights that laterd needs"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {

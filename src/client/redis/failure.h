@@ -7,16 +7,18 @@
 #include "client/redis/url.h"
 
 enum failure_kind {
-    FAILURE_OTHER,        /* permanent: an unknown error, or a bug */
-    FAILURE_NO_SCRIPT,    /* the server does not have the script (any more) */
-    FAILURE_MOVED,        /* another node has the slot now */
-    FAILURE_ASK,          /* this key has moved already, its slot has not yet */
-    FAILURE_LATER,        /* loading, busy, moving keys …: try again soon */
-    FAILURE_CLUSTER_DOWN, /* try again soon; this node, or all, may have lost the majority */
-    FAILURE_NO_MASTER,    /* the server is a replica: there was a failover */
-    FAILURE_FULL,         /* maxmemory is reached */
-    FAILURE_WRONG_TYPE,   /* a key has another type: another program wrote it */
-    FAILURE_DENIED,       /* wrong user, password, database or master name, or no permission */
+    FAILURE_OTHER,     /* permanent: an unknown error, or a bug */
+    FAILURE_NO_SCRIPT, /* the server does not have the script (any more) */
+    FAILURE_MOVED,     /* another node has the slot now */
+    FAILURE_ASK,       /* this key has moved already, its slot has not yet */
+    FAILURE_LATER,     /* loading, busy, moving keys …: try again soon */
+    /* Try again soon: this node, or all, may have lost the majority. Or it does not say where the
+       node is that has the slot. */
+    FAILURE_CLUSTER_DOWN,
+    FAILURE_NO_MASTER,  /* the server is a replica: there was a failover */
+    FAILURE_FULL,       /* maxmemory is reached */
+    FAILURE_WRONG_TYPE, /* a key has another type: another program wrote it */
+    FAILURE_DENIED,     /* wrong user, password, database or master name, or no permission */
 };
 
 struct failure {

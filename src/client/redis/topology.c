@@ -15,6 +15,7 @@ enum {
        that many daemons do not overload a broken cluster. */
     MAP_AGAIN_US = 100 * 1000,
     MAP_RARELY_US = 1000 * 1000,
+    DISPUTED_US = 20 * 1000,  /* within this time no slot goes from one node to another and back */
     SUSPECT_US = 1000 * 1000, /* a node that said CLUSTERDOWN, or was silent */
 };
 
@@ -148,6 +149,24 @@ static void want_map(struct topology *topology)
     loop_arm_by(loop_of(topology), &topology->map_again, map_again_us(topology));
 }
 
+static struct bytes text_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? bytes_of(reply->str, (size_t)reply->len) : BYTES("");
+}
+
+/* The IP address of a node in CLUSTER SLOTS: what is known of it beside host, port and identity, by
+ * name and value. Empty: it is not told. */
+static struct bytes ip_of(const redisReply *node)
+{
+    const redisReply *facts = node->elements > 3 ? node->element[3] : NULL;
+    size_t count = facts && facts->type == REDIS_REPLY_ARRAY ? facts->elements : 0;
+    for (size_t i = 0; i + 1 < count; i += 2) {
+        if (bytes_eq(text_of(facts->element[i]), BYTES("ip")))
+            return text_of(facts->element[i + 1]);
+    }
+    return BYTES("");
+}
+
 /* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
 static bool read_row(const redisReply *row, const struct redis_address *answered,
                      struct redis_address *out_address, unsigned *out_first, unsigned *out_last)
@@ -161,9 +180,11 @@ static bool read_row(const redisReply *row, const struct redis_address *answered
     if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
         master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
-    struct bytes host = bytes_str(answered->host); /* none given: that of the node which answered */
-    if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
-        host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
+    struct bytes host = text_of(master->element[0]);
+    if (bytes_eq(host, BYTES("?"))) /* it has to be called by a name, and has none */
+        host = ip_of(master);
+    if (!host.len)
+        host = bytes_str(answered->host);
     if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
         return false;
     *out_first = (unsigned)first->integer;
@@ -466,23 +487,30 @@ void topology_fini(struct topology *topology)
     sentinels_fini(&topology->sentinels);
 }
 
-void topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
+bool topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
 {
     if (topology->options.url->topology != REDIS_CLUSTER) {
         link_fail(&by->link, "it is a replica");
-        return;
+        return true;
     }
     want_map(topology);
     if (failure->kind != FAILURE_MOVED)
-        return;
+        return true;
     struct redis_address address = failure->address;
     if (!address.host[0])
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     uint8_t place = need_node(topology, &address);
+    int64_t *moved_us = &topology->moved_us[failure->slot], now_us = loop_of(topology)->now_us;
+    if (place != topology->slots[failure->slot]) {
+        if (*moved_us && now_us - *moved_us < DISPUTED_US)
+            return false;
+        *moved_us = now_us;
+    }
     topology->slots[failure->slot] = place;
     if (place != REDIS_NO_NODE)
         topology->has_slot[place] = true;
     notify_moved(topology);
+    return true;
 }
 
 void topology_suspect(struct topology *topology, struct node *node)

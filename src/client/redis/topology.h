@@ -64,7 +64,8 @@ struct topology {
     struct node nodes[REDIS_NODES_MAX];
     unsigned node_count;
     /* Cluster */
-    uint8_t slots[REDIS_SLOTS]; /* a place in nodes, or REDIS_NO_NODE */
+    uint8_t slots[REDIS_SLOTS];    /* a place in nodes, or REDIS_NO_NODE */
+    int64_t moved_us[REDIS_SLOTS]; /* when a node said last that the slot is another's */
     bool has_slot[REDIS_NODES_MAX];
     struct map_question questions[REDIS_NODES_MAX]; /* one for each node */
     unsigned map_place;                             /* in nodes, of the one that was asked last */
@@ -103,8 +104,10 @@ const struct node *topology_bad_node(const struct topology *topology);
 /* A connection that keeps us from serving, whose error says why; NULL: none. For messages. */
 const struct link *topology_error(const struct topology *topology);
 
-/* To be called when a node answered that another node has the slot, or that it is not a master. */
-void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
+/* To be called when a node answered that another node has the slot, or that it is not a master.
+   False: the other one has said the opposite a moment ago. While a slot is given over by hand, each
+   may name the other until it is told: the caller waits a little before it asks again. */
+bool topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
 
 /* To be called when a node answered CLUSTERDOWN: other nodes may have a newer map. */
 void topology_suspect(struct topology *topology, struct node *node);

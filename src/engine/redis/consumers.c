@@ -103,6 +103,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
     list_init(&group->waiters);
+    list_init(&group->settling);
     list_init(&group->dirty);
     list_add_tail(&consumers->groups, &group->place);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
@@ -172,10 +173,10 @@ static void waiter_free(struct waiter *waiter)
     struct wait_group *group = waiter->group;
     count_waiter(waiter, false);
     group->wanted -= waiter->max - waiter->job_count;
-    group->settles -= !waiter->parked || waiter->job_count;
     group->consumers->waiters--;
     loop_cancel(group->consumers->options.loop, &waiter->deadline);
     list_remove(&waiter->place);
+    list_remove(&waiter->settling);
     arena_fini(&waiter->arena);
     mem_free(waiter);
 }
@@ -286,7 +287,8 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     struct arena *arena = &waiter->arena;
     if (!waiter->jobs)
         waiter->jobs = arena_alloc(arena, waiter->max * sizeof(*job));
-    waiter->group->settles += waiter->parked && waiter->job_count == 0;
+    if (list_empty(&waiter->settling))
+        list_add_tail(&waiter->group->settling, &waiter->settling);
     struct job_view *kept = &waiter->jobs[waiter->job_count++];
     size_t retry_bytes = job->retry_count * sizeof(*job->retry_us);
     *kept = *job;
@@ -365,9 +367,11 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
         loop_arm(consumers->options.loop, &waiter->deadline, until_us);
     list_add_tail(&group->waiters, &waiter->place);
     group->wanted += waiter->max;
-    group->settles += !parks;
-    if (!parks)
+    list_init(&waiter->settling);
+    if (!parks) {
+        list_add_tail(&group->settling, &waiter->settling);
         ask_behind(group);
+    }
     consumers->waiters++;
     plan_verify(consumers);
     count_waiter(waiter, true);

@@ -34,7 +34,8 @@ struct wait_group;
 
 /* One parked reserve. */
 struct waiter {
-    struct list place; // wait_group::waiters
+    struct list place;    // wait_group::waiters
+    struct list settling; // wait_group::settling, or in no list
     struct wait_group *group;
     struct ticket *ticket;
     uint32_t max;

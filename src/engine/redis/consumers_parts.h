@@ -28,16 +28,16 @@ struct partition_fetches {
 
 struct wait_group {
     struct consumers *consumers;
-    struct list place;   // consumers::groups
-    struct list dirty;   // consumers::dirty, or in no list
-    struct list waiters; // waiter::place, first come first
+    struct list place;    // consumers::groups
+    struct list dirty;    // consumers::dirty, or in no list
+    struct list waiters;  // waiter::place, first come first
+    struct list settling; // waiter::settling: those that are not parked, or have some jobs
     uint64_t waiter_count;
     struct place *topics;
     uint32_t topic_count;
     bool listed_order; /* of several topics: of one the order is no option */
     bool bound;
     int64_t ttr_us;      /* see cmd_reserve */
-    uint64_t settles;    /* number of waiters that settle() would handle: see there */
     uint32_t calls;      /* under way */
     uint32_t silent;     /* of these, calls that are overdue, and no longer waited for */
     uint32_t left_out;   /* of these, calls that consumers who have some jobs do not wait for */

@@ -4,6 +4,9 @@
 
 #include "base/rfc3339.h"
 #include "engine/redis/engine_parts.h"
+#include "port/stream.h"
+
+enum { REFUSED_US = 1000 * 1000 }; /* an opening that is refused is tried again sooner */
 
 /* ---- the reason ---- */
 
@@ -88,6 +91,31 @@ const char *redis_reason_of_turn(struct redis_engine *redis)
         redis->has_reason = redis_reason(redis, &redis->reason);
     redis->reason_us = now_us;
     return redis->has_reason ? redis->reason.text : NULL;
+}
+
+/* NULL: none was refused in the last moment. */
+static const struct script_refusal *last_refusal(const struct redis_engine *redis)
+{
+    const struct script_refusal *last = &redis->calls.refusal;
+    bool lately = last->by && redis->options.loop->now_us - last->us < REFUSED_US;
+    return lately && unreached(redis) ? last : NULL;
+}
+
+void redis_why_waits(const struct redis_engine *redis, struct redis_error *out_error)
+{
+    char room[REDIS_HOST_MAX + 8], cause[REDIS_ERROR_MAX];
+    const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
+    const struct link *link = topology_error(&redis->topology);
+    const struct script_refusal *refusal = link ? NULL : last_refusal(redis);
+    if (refusal)
+        link = &refusal->by->link;
+    else if (!link)
+        link = subscription_error(&redis->subscription);
+    const char *error = refusal ? refusal->text : link->error;
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    failure_write(error[0] ? error : silent, cause, sizeof(cause));
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
+                   cause);
 }
 
 void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason)

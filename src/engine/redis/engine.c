@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/redis/engine_parts.h"
-#include "port/stream.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000,         /* the time limit of a start */
@@ -65,6 +64,7 @@ static void node_lost(struct topology_callbacks *callbacks, struct node *node)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_node_lost(&redis->preflight, node);
     subscription_lost(&redis->subscription, &node->link.address);
+    script_requests_node_lost(&redis->calls, node);
 }
 
 static void slots_moved(struct topology_callbacks *callbacks)
@@ -558,28 +558,13 @@ static bool serves(const struct redis_engine *redis)
            subscription_is_complete(&redis->subscription);
 }
 
-/* Describes what a start waits for: temporary faults only, since a permanent one ends it. */
-static void why_not(const struct redis_engine *redis, struct redis_error *out_error)
-{
-    char room[REDIS_HOST_MAX + 8];
-    const struct link *link = topology_error(&redis->topology);
-    if (!link)
-        link = subscription_error(&redis->subscription);
-    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    char cause[REDIS_ERROR_MAX];
-    const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
-    failure_write(link->error[0] ? link->error : silent, cause, sizeof(cause));
-    (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
-                   cause);
-}
-
 static void report_waiting(struct timer *timer)
 {
     struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
     struct redis_error error = {.text = ""};
     if (redis->preflight.serving || redis->preflight.unfit)
         return;
-    why_not(redis, &error);
+    redis_why_waits(redis, &error);
     if (redis->standby) {
         if (partition_init_leaves_older(&redis->partition_init))
             log_event(
@@ -615,7 +600,7 @@ enum err redis_engine_started(struct redis_engine *redis, struct redis_error *ou
         return OK;
     if (!redis->late)
         return ERR_AGAIN;
-    why_not(redis, out_error);
+    redis_why_waits(redis, out_error);
     return ERR_IO;
 }
 

@@ -71,6 +71,9 @@ enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *c
 bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reason);
 /* The same, computed once a turn; NULL: it can be used. Valid until the turn's end. */
 const char *redis_reason_of_turn(struct redis_engine *redis);
+/* What a start waits for, with the server's address: temporary faults only, since a permanent one
+   ends it. */
+void redis_why_waits(const struct redis_engine *redis, struct redis_error *out_error);
 /* Which part of the command cannot be kept in Redis, after ERR_UNSUPPORTED of script_route(). */
 void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason);
 /* engine_verbs::describe. */

@@ -209,8 +209,8 @@ static void fetch_failed(const struct fetch_request *fetch, uint32_t partition, 
     }
     /* The partition counts as empty until then. */
     again_at(fetch, consumers_now_us(group->consumers) + AGAIN_US);
-    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+    for (struct list *at = group->settling.next; at != &group->settling; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, settling);
         next = at->next;
         if (!waiter->parked)
             waiter_end(waiter, err);
@@ -549,7 +549,8 @@ static void order_for_several(struct candidates candidates, struct script_rank f
 static uint64_t expected_jobs(const struct wait_group *group)
 {
     uint64_t jobs = 0;
-    for (uint32_t i = 0; i < group->topic_count && !group->settles && !group->listed_order; i++) {
+    for (uint32_t i = 0;
+         i < group->topic_count && list_empty(&group->settling) && !group->listed_order; i++) {
         const struct topic *topic = group->topics[i].topic;
         uint64_t others = topic->waiters - group->waiter_count;
         jobs += topic->pushes > others ? topic->pushes - others : 0;
@@ -750,20 +751,14 @@ enum err wait_group_nothing(struct wait_group *group)
     return group->nothing;
 }
 
-/*
- * When no call is waited for, and no partition is known to have jobs: answers the waiters that are
- * not parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
- * very many others, so the list is not searched then.
- */
+/* When no call is waited for, and no partition is known to have jobs: answers the waiters that are
+ * not parked, or have got some jobs. Very many others may wait, and are not gone through. */
 static void settle(struct wait_group *group)
 {
     struct list *next;
-    for (struct list *at = group->waiters.next; at != &group->waiters && group->settles;
-         at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+    for (struct list *at = group->settling.next; at != &group->settling; at = next) {
         next = at->next;
-        if (waiter->job_count || !waiter->parked)
-            waiter_end(waiter, wait_group_nothing(group));
+        waiter_end(LIST_ENTRY(at, struct waiter, settling), wait_group_nothing(group));
     }
 }
 

@@ -82,6 +82,7 @@ struct check {
     struct question questions[TRIALS];
     unsigned pending;              /* answers */
     redisReply *info, *cluster;    /* NULL: not answered */
+    char unknown[160];             /* that it does not know a command; empty: it knows all */
     char obstacle[160];            /* another error than a lack of permissions; empty: none */
     char missing_rules[RULES_MAX]; /* as ACL SETUSER wants them; empty: none */
     bool left;                     /* the connection ended */
@@ -161,6 +162,10 @@ static void judge(struct check *check)
     }
     struct bytes policy = server_info_evicting_policy(info);
     enum err err = server_info_judge(info, cluster, &reason);
+    if (!err && check->unknown[0]) {
+        reason = check->unknown;
+        err = ERR_UNSUPPORTED;
+    }
     if (preflight->serving)
         preflight_policy(preflight, &link->address, policy);
     if (err == ERR_AGAIN) {
@@ -181,6 +186,8 @@ static void conclude(struct check *check)
         return; /* another server will be checked */
     if (check->missing_rules[0])
         refuse_rights(check->preflight, &check->node->link, check->missing_rules);
+    else if (!check->info && check->unknown[0])
+        refuse(check->preflight, &check->node->link, ERR_UNSUPPORTED, check->unknown);
     else if (!check->info)
         wait_for(check->preflight, check->node,
                  check->obstacle[0] ? check->obstacle : "it does not answer INFO");
@@ -216,6 +223,15 @@ static bool is_unknown(const redisReply *error)
     return bytes_starts(bytes_of(error->str, (size_t)error->len), BYTES("ERR unknown command"));
 }
 
+/* "ERR unknown command 'INFO', with args beginning with: …": what follows is ours. */
+static void note_unknown(struct check *check, const char *error)
+{
+    const char *args = strstr(error, ", with args");
+    int len = args ? (int)(args - error) : (int)strlen(error);
+    if (!check->unknown[0])
+        (void)snprintf(check->unknown, sizeof(check->unknown), "%.*s", len, error);
+}
+
 static void handle_answer(struct link_call *call, redisReply *reply)
 {
     struct question *question = LIST_ENTRY(call, struct question, call);
@@ -227,9 +243,11 @@ static void handle_answer(struct link_call *call, redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR) {
         if (failure_read(bytes_of(reply->str, (size_t)reply->len)).kind == FAILURE_DENIED)
             add_rule(check->preflight, reply->str, check->missing_rules);
-        else if (which + 1 < TRIALS && trials[which + 1].occasion == IF_UNKNOWN &&
-                 is_unknown(reply))
+        else if (is_unknown(reply) && which + 1 < TRIALS &&
+                 trials[which + 1].occasion == IF_UNKNOWN)
             ask(check, which + 1);
+        else if (is_unknown(reply))
+            note_unknown(check, reply->str);
         else if (which == 0)
             (void)snprintf(check->obstacle, sizeof(check->obstacle), "%s", reply->str);
     }

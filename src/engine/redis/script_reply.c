@@ -2,6 +2,7 @@
  * Handles replies to requests: an answer is passed to the owner; by an error the request is sent
  * again, there or elsewhere, now or later, or fails.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -81,8 +82,11 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
     script_request_free(call);
 }
 
-static void report(struct script_requests *calls, const char *text)
+static void report(struct script_requests *calls, const struct node *node, const char *text)
 {
+    struct script_refusal *refusal = &calls->refusal;
+    *refusal = (struct script_refusal){.by = node, .us = calls->options.loop->now_us};
+    (void)snprintf(refusal->text, sizeof(refusal->text), "%s", text);
     if (calls->logged_us && calls->options.loop->now_us - calls->logged_us < LOG_EVERY_US)
         return;
     calls->logged_us = calls->options.loop->now_us;
@@ -165,7 +169,8 @@ static void refused(struct script_request *call, struct node *node, struct bytes
     case FAILURE_MOVED:
     case FAILURE_NO_MASTER:
         script_request_wait(call, failure.kind == FAILURE_MOVED ? 0 : RETRY_US);
-        topology_moved(calls->options.topology, node, &failure);
+        if (!topology_moved(calls->options.topology, node, &failure))
+            script_request_wait(call, RETRY_US);
         break;
     case FAILURE_ASK: ask_there(call, node, &failure); break;
     case FAILURE_CLUSTER_DOWN:
@@ -178,23 +183,23 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         script_request_wait(call, RETRY_US);
         break;
     case FAILURE_FULL:
-        report(calls, text.at);
+        report(calls, node, text.at);
         refused_for_good(call, ERR_MEMORY_LIMIT);
         break;
     case FAILURE_WRONG_TYPE:
-        report(calls, text.at);
+        report(calls, node, text.at);
         script_requests_halfway(calls, call->id.partition);
         if (script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
         refused_for_good(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until the permission is granted again */
-        report(calls, text.at);
+        report(calls, node, text.at);
         script_requests_halfway(calls, call->id.partition);
         refused_for_good(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
-        report(calls, text.at);
+        report(calls, node, text.at);
         script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_IO);
         break;

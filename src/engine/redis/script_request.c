@@ -481,10 +481,13 @@ void script_requests_node_ready(struct script_requests *calls, struct node *node
             script_requests_close(calls,
                                   i); /* the server may have lost its data, or be another one */
     }
-    /* A WAIT on the new connection does not cover answers of the old one. */
-    replicas_release(&script_requests_replicas(calls, node)->gathered, ERR_AGAIN);
     script_requests_load(calls, node);
     script_requests_moved(calls);
+}
+
+void script_requests_node_lost(struct script_requests *calls, const struct node *node)
+{
+    replicas_release(&script_requests_replicas(calls, node)->gathered, ERR_AGAIN);
 }
 
 struct node *script_requests_node(const struct script_requests *calls, uint32_t partition)

@@ -103,6 +103,13 @@ struct loading {
     bool refused; /* the last attempt failed: no immediate retry */
 };
 
+/* An error by which a call failed for good. */
+struct script_refusal {
+    const struct node *by; /* NULL: there was none */
+    int64_t us;
+    char text[160];
+};
+
 struct script_requests_options {
     struct script_space *space; /* whose ahead_us is kept here */
     struct topology *topology;
@@ -132,6 +139,7 @@ struct script_requests {
     bool left;                     /* script_requests_leave() was called */
     uint64_t retried, failed;      /* counts, for the log */
     int64_t ran_on_us;             /* see clock_sync_forgotten(); 0: never */
+    struct script_refusal refusal; /* the last one */
     int64_t logged_us;             /* when an error was logged last, … */
     int64_t leapt_us;              /* … when a leap of a clock was logged last, … */
     const struct node *leapt_node; /* … and of which node */
@@ -169,6 +177,9 @@ int64_t script_request_next_us(const struct script_request *call,
 /* The node takes commands from now on: loads the scripts, has its partitions opened, and sends
    calls that need not wait for that. */
 void script_requests_node_ready(struct script_requests *calls, struct node *node);
+/* The connection to the node has ended, and it may never be connected to again. Answers that waited
+   for its replicas fail: a WAIT on another connection does not cover them. */
+void script_requests_node_lost(struct script_requests *calls, const struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
 struct node *script_requests_node(const struct script_requests *calls, uint32_t partition);
 bool script_requests_is_open(const struct script_requests *calls, uint32_t partition);

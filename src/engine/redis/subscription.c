@@ -16,6 +16,7 @@ enum {
     CHANNELS = 2, /* of a partition */
     UNHEARD_HEARTBEATS_MAX =
         3,                   /* answered heartbeats without a notice: the subscription is broken */
+    AGAIN_US = 20 * 1000,    /* until we subscribe again, after two nodes have named each other */
     SILENT_US = 1200 * 1000, /* after this silence we send PING … */
     ANSWER_US = 800 * 1000,  /* … and wait this long for the answer */
 };
@@ -185,6 +186,7 @@ static void refused(struct listener *listener, const redisReply *reply)
     struct topology *topology = subscription->options.topology;
     struct node *node = &topology->nodes[listener - subscription->listeners];
     struct failure failure = failure_read(bytes_of(reply->str, (size_t)reply->len));
+    struct loop *loop = listener->link.options.loop;
     char room[SCRIPT_PREFIX_MAX + 16];
     if (strncmp(reply->str, "ERR unknown command", 19) == 0) {
         bool first = !listener->plain;
@@ -197,8 +199,9 @@ static void refused(struct listener *listener, const redisReply *reply)
             if (subscription->channels[i].at == listener && topology_slot(tag) == failure.slot)
                 stop_hearing(subscription, i);
         }
-        topology_moved(topology, node, &failure);
         subscription_look(subscription);
+        if (!topology_moved(topology, node, &failure))
+            loop_arm(loop, &subscription->look, loop->now_us + AGAIN_US);
     } else {
         if (failure.kind == FAILURE_CLUSTER_DOWN && node->ready)
             topology_suspect(topology, node);

@@ -160,6 +160,32 @@ def test_what_lacks_slots_may_evict_or_has_other_partitions_is_refused_at_once(l
         assert "noeviction" in refusal(laterd, small.url, partitions=2)
 
 
+@pytest.mark.parametrize("command", ["EVALSHA", "HSCAN", "INFO"])
+def test_a_command_that_was_renamed_is_named_at_once(laterd, command):
+    server = Redis()
+    server.extra = [f'rename-command {command} ""']
+    with server:
+        said = refusal(laterd, server.url)
+    assert f"unknown command '{command}': laterd needs it: see rename-command" in said
+
+
+def test_a_redis_that_is_full_or_has_too_many_clients_is_told_as_such(laterd):
+    with Redis() as small, small.connect() as connection:
+        connection.call("CONFIG", "SET", "maxmemory", 1)
+        assert "raise its maxmemory" in refusal(laterd, small.url, at_once=False)
+        connection.call("CONFIG", "SET", "maxmemory", 0, "maxclients", 1)
+        assert "raise its maxclients" in refusal(laterd, small.url, at_once=False)
+
+
+def test_a_node_that_lacks_the_name_it_is_to_be_called_by_is_found(laterd):
+    with cluster_node() as node:
+        node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        node.call("CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname")
+        wait_until(lambda: Cluster.state(node) == "ok")
+        assert node.call("CLUSTER", "SLOTS")[0][2][0] == b"?"
+        laterd(config(f"redis+cluster://127.0.0.1:{node.port}"))
+
+
 # How many partitions
 
 

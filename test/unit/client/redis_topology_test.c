@@ -25,6 +25,7 @@ static struct redis_url url;
 static unsigned masters;
 static bool fails_over; /* once all slots are served, the replica takes the place of the first */
 static bool failed_over;
+static bool nameless; /* nodes are to be called by names, and have none */
 
 /* ---- a server that knows its cluster ---- */
 
@@ -37,8 +38,12 @@ static void send_map(struct sim_peer *peer)
         unsigned last = i + 1 == masters ? REDIS_SLOTS - 1 : (i + 1) * each - 1;
         const char *address = hosts[failed_over && i == 0 ? masters : i].address;
         size_t len = strlen(address) - strlen(":6379");
-        buf_addf(&out, "*3\r\n:%u\r\n:%u\r\n*2\r\n$%zu\r\n%.*s\r\n:6379\r\n", i * each, last, len,
-                 (int)len, address);
+        buf_addf(&out, "*3\r\n:%u\r\n:%u\r\n", i * each, last);
+        if (nameless)
+            buf_add_str(&out, "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*2\r\n$2\r\nip\r\n");
+        else
+            buf_add_str(&out, "*2\r\n");
+        buf_addf(&out, "$%zu\r\n%.*s\r\n%s", len, (int)len, address, nameless ? "" : ":6379\r\n");
     }
     sim_peer_send(peer, buf_bytes(&out));
     buf_fini(&out);
@@ -187,6 +192,16 @@ static void a_promoted_replica_takes_the_place_of_its_master(void **state)
     assert_int_equal(topology.left_out, 0);
 }
 
+static void nodes_without_the_name_that_they_should_have_are_found_by_their_ip(void **state)
+{
+    (void)state;
+    nameless = true;
+    unsigned served = serve(3);
+    nameless = false;
+    assert_int_equal(served, REDIS_SLOTS);
+    assert_int_not_equal(topology.slots[0], topology.slots[REDIS_SLOTS - 1]);
+}
+
 static void too_many_masters_are_logged_once(void **state)
 {
     char text[2000];
@@ -197,6 +212,38 @@ static void too_many_masters_are_logged_once(void **state)
     const char *line = strstr(text, " redis_too_many_masters most=64 ");
     assert_non_null(line);
     assert_null(strstr(line + 2, "redis_too_many_masters"));
+}
+
+/* As when a slot is given over by hand, to one of them after the other. */
+static void two_nodes_that_name_each_other_are_not_asked_in_turn_without_pause(void **state)
+{
+    struct topology_callbacks callbacks = {.ready = NULL};
+    struct failure to_a = failure_read(BYTES("MOVED 7 10.0.0.1:6379"));
+    struct failure to_b = failure_read(BYTES("MOVED 7 10.0.0.2:6379"));
+    struct sim_clock clock;
+    (void)state;
+    url = (struct redis_url){.topology = REDIS_CLUSTER};
+    sim_clock_init(&clock, 1);
+    struct sim_net *net = sim_net_new(&clock, 1);
+    struct sim_loop *sim = sim_loop_new(net, &clock.clock);
+    topology_init(&topology, &(struct topology_options){.url = &url,
+                                                        .callbacks = &callbacks,
+                                                        .sentinel_user = "",
+                                                        .sentinel_password = "",
+                                                        .loop = sim_loop_port(sim),
+                                                        .timeout_us = 50 * TURN_US});
+    struct node *a = &topology.nodes[0], *b = &topology.nodes[1];
+    assert_true(topology_moved(&topology, b, &to_a));
+    assert_true(topology_moved(&topology, b, &to_a)); /* the answer to another call */
+    assert_false(topology_moved(&topology, a, &to_b));
+    assert_int_equal(topology.slots[7], 0);
+    clock.now_us += 3 * TURN_US;
+    loop_turn(sim_loop_port(sim), 0);
+    assert_true(topology_moved(&topology, a, &to_b));
+    assert_int_equal(topology.slots[7], 1);
+    topology_fini(&topology);
+    sim_loop_free(sim);
+    sim_net_free(net);
 }
 
 static void run(struct sim_net *net, struct sim_loop *sim, struct sim_clock *clock)
@@ -253,7 +300,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masters_take_the_places_of_seeds),
         cmocka_unit_test(a_promoted_replica_takes_the_place_of_its_master),
+        cmocka_unit_test(nodes_without_the_name_that_they_should_have_are_found_by_their_ip),
         cmocka_unit_test(too_many_masters_are_logged_once),
+        cmocka_unit_test(two_nodes_that_name_each_other_are_not_asked_in_turn_without_pause),
         cmocka_unit_test(a_server_in_the_place_of_another_is_logged_as_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,7 @@ static void errors_say_what_to_do(void **state)
     (void)state;
     assert_int_equal(failure_of("NOSCRIPT No matching script.").kind, FAILURE_NO_SCRIPT);
     assert_int_equal(failure_of("LOADING Redis is loading").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("ERR max number of clients reached").kind, FAILURE_LATER);
     assert_int_equal(failure_of("CLUSTERDOWN Hash slot not served").kind, FAILURE_CLUSTER_DOWN);
     assert_int_equal(failure_of("READONLY You can't write").kind, FAILURE_NO_MASTER);
     assert_int_equal(failure_of("OOM command not allowed").kind, FAILURE_FULL);
@@ -135,8 +136,10 @@ static void redirections_say_where(void **state)
     assert_string_equal(failure.address.host, "");
     assert_int_equal(failure.address.port, 7002);
     /* Nonsense: the map of slots will tell. */
-    assert_int_equal(failure_of("MOVED 16384 h:1").kind, FAILURE_LATER);
-    assert_int_equal(failure_of("MOVED").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("MOVED 16384 h:1").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("MOVED").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("MOVED 1 ?:6379").kind, FAILURE_CLUSTER_DOWN);
+    assert_int_equal(failure_of("ASK 1 ?:6379").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 nowhere").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 /run/redis.sock:1").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 a\nb:1").kind, FAILURE_LATER);

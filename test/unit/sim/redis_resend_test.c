@@ -476,6 +476,43 @@ static void p2_what_too_few_replicas_have_is_not_acknowledged(void **state)
     assert_int_equal(jobs_there(), 3);
 }
 
+static bool has_free_places_only(const struct partition *partition)
+{
+    uint64_t taken = 0;
+    for (unsigned i = 0; i < CALL_RING_WORDS; i++)
+        taken |= partition->ring_taken[i];
+    return taken == 0;
+}
+
+/* The second push is answered, but no WAIT was sent behind it, when the connection ends, as it does
+ * at once with a map that names another master. This one may never be there again. */
+static void p8_an_answer_that_waits_for_replicas_ends_with_its_connection(void **state)
+{
+    static struct client first, second;
+    const struct cmd push = a_push();
+    (void)state;
+    options.wait_replicas = 1;
+    sim_redis_follow(servers[1], servers[0]);
+    start_on_one_server();
+    begin(&push, &first);
+    turn_alone();
+    begin(&push, &second);
+    turn_alone(); /* the WAIT for the first one is under way */
+    pass(10 * MS);
+    (void)loop_update_time(options.loop);
+    (void)options.loop->verbs->gather(options.loop, NULL);
+    assert_int_equal(first.answers, 1);
+    assert_int_equal(second.answers, 0);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    link_fail(&engine->topology.nodes[0].link, "it has gone");
+    assert_int_equal(second.answers, 1);
+    assert_int_equal(second.err, ERR_AGAIN);
+    assert_true(has_free_places_only(&engine->calls.partitions[0]));
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    assert_int_equal(jobs_there(), 2);
+}
+
 static void why_redis_is_away_names_the_kind_of_its_error_and_nobody(void **state)
 {
     struct redis_error why = {.text = ""};
@@ -575,6 +612,7 @@ int main(void)
         STARTED(p8_a_redis_that_cannot_save_refuses_a_push_within_its_time),
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
+        STARTED(p8_an_answer_that_waits_for_replicas_ends_with_its_connection),
         STARTED(why_redis_is_away_names_the_kind_of_its_error_and_nobody),
         STARTED(why_redis_is_away_names_a_cluster_that_is_too_large),
         STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),

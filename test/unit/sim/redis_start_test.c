@@ -46,6 +46,30 @@ static void an_older_redis_needs_the_right_to_publish_otherwise(void **state)
     assert_int_equal(start(), OK);
 }
 
+/* Its configuration says rename-command. */
+static void a_command_that_redis_does_not_know_is_named_at_once(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->unknown = " evalsha hscan ";
+    refused_with(ERR_UNSUPPORTED, "unknown command 'EVALSHA': laterd needs it: see rename-command");
+    sim_redis_settings(servers[0])->unknown = " hscan ";
+    refused_with(ERR_UNSUPPORTED, "unknown command 'HSCAN'");
+    sim_redis_settings(servers[0])->unknown = " info ";
+    refused_with(ERR_UNSUPPORTED, "unknown command 'INFO'");
+    assert_true(now_us < EPOCH_US + SECOND_US);
+}
+
+/* It answers everything, but no queue can be made there: not that it is silent is told. */
+static void a_redis_that_is_full_is_told_as_such(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->full = true;
+    refused_with(ERR_IO, "OOM command not allowed");
+    refused_with(ERR_IO, "raise its maxmemory");
+}
+
 static void a_wrong_password_is_told_at_once(void **state)
 {
     (void)state;
@@ -700,6 +724,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(a_right_that_is_missing_is_named),
         STARTED(an_older_redis_needs_the_right_to_publish_otherwise),
+        STARTED(a_command_that_redis_does_not_know_is_named_at_once),
+        STARTED(a_redis_that_is_full_is_told_as_such),
         STARTED(a_wrong_password_is_told_at_once),
         STARTED(a_lone_replica_is_refused),
         STARTED(a_cluster_wants_its_own_url_and_no_other_server_takes_it),
