@@ -9,7 +9,7 @@
 
 #define SECOND_US INT64_C(1000000)
 
-enum { MILLISECOND_US = 1000, TTR_MAX_S = 86400 };
+enum { MILLISECOND_US = 1000 };
 
 /* How a pop is answered: data is a job or null; an array. */
 enum pop_variant { POP_ONE, POP_MANY };
@@ -119,9 +119,9 @@ static void decode_push(const struct parameters *parameters, struct call *call)
     else if (!read_due(parameters, &due_us))
         refuse(call, "delayTime: epoch milliseconds, or yyyy-MM-dd HH:mm:ss");
     else if (!parameter(parameters, PARAMETER_TTR_TIME, &ttr) || !bytes_to_u64(ttr, &ttr_s) ||
-             ttr_s < 1 || ttr_s > TTR_MAX_S)
-        refuse(call, "ttrTime: seconds, 1 to 86400");
-    else if ((int64_t)ttr_s * SECOND_US > input->limits->ttr_max_us)
+             ttr_s < 1)
+        refuse(call, "ttrTime: seconds, 1 at least");
+    else if (ttr_s > (uint64_t)(input->limits->ttr_max_us / SECOND_US))
         refuse_ttr(input, call);
     else if (!parameter(parameters, PARAMETER_MESSAGE, &message))
         refuse(call, "message: missing or badly encoded");

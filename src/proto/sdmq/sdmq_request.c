@@ -46,6 +46,42 @@ static bool read_text(const struct json_value *value, struct arena *scratch, str
     return false;
 }
 
+/*
+ * A number with a fraction or an exponent, which loses its fraction: "1.8e6", or "1800000.0" as
+ * PHP and Python write it. False: it does not fit.
+ */
+static bool read_truncated(struct bytes text, int64_t *field)
+{
+    enum { EXPONENT_MAX = 400 };
+    bool negative = text.at[0] == '-', in_fraction = false;
+    int exponent = 0, sign = 1, whole = 0; /* whole: digits in front of the point */
+    size_t i = negative, mantissa = i;
+    while (i < text.len && (text.at[i] | 0x20) != 'e') {
+        in_fraction |= text.at[i] == '.';
+        whole += !in_fraction;
+        i++;
+    }
+    size_t end = i++;
+    if (i < text.len && (text.at[i] == '-' || text.at[i] == '+'))
+        sign = text.at[i++] == '-' ? -1 : 1;
+    for (; i < text.len; i++)
+        exponent = exponent < EXPONENT_MAX ? exponent * 10 + text.at[i] - '0' : EXPONENT_MAX;
+    int64_t number = 0;
+    int places = whole + sign * exponent; /* digits in front of the point, once it has moved */
+    for (int place = 0; place < places; place++) {
+        if (mantissa < end && text.at[mantissa] == '.')
+            mantissa++;
+        int digit = mantissa < end ? text.at[mantissa++] - '0' : 0;
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_sub_overflow(number, digit, &number))
+            return false;
+    }
+    if (!negative && number == INT64_MIN)
+        return false;
+    *field = negative ? number : -number;
+    return true;
+}
+
 static bool read_number(const struct json_value *value, struct arena *scratch, int64_t *field)
 {
     struct json_value number = *value;
@@ -54,8 +90,10 @@ static bool read_number(const struct json_value *value, struct arena *scratch, i
     if (value->kind == JSON_KIND_STRING) {
         number.kind = JSON_KIND_NUMBER;
         number.text = json_text(value, scratch);
+        return number.text.len == 0 || json_int(&number, field); /* "" is as null */
     }
-    return json_int(&number, field);
+    return json_int(&number, field) ||
+           (value->kind == JSON_KIND_NUMBER && read_truncated(value->text, field));
 }
 
 static const struct {

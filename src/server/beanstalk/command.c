@@ -208,6 +208,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
         wait_us = soonest->until_us - DEADLINE_MARGIN_US - server->loop->now_us;
         pending->deadline_soon = true;
     }
+    pending->waits = wait_us > 0;
     struct bytes *topics = &beanstalk->watched[0]->name;
     uint32_t count = beanstalk->watch_count;
     if (beanstalk->watch_count > 1) {

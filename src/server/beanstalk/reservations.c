@@ -147,6 +147,14 @@ void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, in
     settle(reservation->holder, reservation->place, reservation);
 }
 
+void beanstalk_reservations_touched(struct beanstalk_reservations *reservations,
+                                    const struct job_view *job)
+{
+    struct beanstalk_reservation *reservation = find(reservations, job->ref.seq);
+    if (reservation && reservation->lease == job->lease)
+        beanstalk_reservations_extend(reservation, job->until_us);
+}
+
 void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
                                  struct beanstalk_reservation *reservation)
 {

@@ -63,6 +63,10 @@ void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, in
 void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
                                  struct beanstalk_reservation *reservation);
 
+/* The job was touched over HTTP: whoever holds it here holds it until then. */
+void beanstalk_reservations_touched(struct beanstalk_reservations *reservations,
+                                    const struct job_view *job);
+
 /* The end of the reservation was refused, and its lease is good still: the holder has it again, if
    nobody reserved the job meanwhile. `lease` 0: does nothing. */
 void beanstalk_reservations_put_back(struct beanstalk_reservations *reservations,

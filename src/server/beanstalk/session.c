@@ -73,6 +73,7 @@ struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanst
     pending->survey = NULL;
     pending->long_body = NULL;
     pending->ended.lease = 0;
+    pending->waits = false;
     pending->deadline_soon = false;
     pending->noted = false;
     pipeline_add(&beanstalk->pipeline, &pending->pending);
@@ -225,11 +226,12 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 
 /* ---- the end, in its several forms ---- */
 
-/* As the protocol requires, a reserve that waits is answered TIMED_OUT. */
+/* As the protocol requires, a reserve that waits is answered TIMED_OUT. One that waits for
+   Redis alone, or the disk, is answered by the engine. */
 static void end_wait(struct pending *parked)
 {
     struct beanstalk_pending *pending = of_pending(parked);
-    if (!is_reserve(pending->cmd))
+    if (!pending->waits)
         return;
     server_cancel(beanstalk_server(pending->session), &parked->ticket);
     pending->deadline_soon = false; /* that is not why */

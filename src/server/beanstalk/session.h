@@ -30,6 +30,7 @@ struct beanstalk_pending {
     struct beanstalk_survey *survey; /* STATS, and long lists; else NULL */
     struct long_body *long_body;     /* while the worker writes its answer; else NULL */
     struct beanstalk_lease ended;    /* RELEASE, BURY, DELETE: the reservation that it ends */
+    bool waits;                      /* RESERVE: for a job; else the engine is just not done yet */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
     bool noted;                      /* its reservation knows where the answer ends */
 };

@@ -210,6 +210,8 @@ void request_answer(struct request *request, const struct reply *reply)
     struct server *server = http_server(request->http);
     if (reply->kind == CMD_RESERVE && reply->err == OK)
         note_deliveries(request, reply);
+    if (reply->kind == CMD_TOUCH && reply->err == OK && reply->count)
+        beanstalk_reservations_touched(&server->beanstalk.reservations, reply->jobs);
     if (encode_is_long(server, reply)) {
         encode_begin(request, reply);
         wait_for_encoding(request);

@@ -42,6 +42,14 @@ static void a_ttr_over_the_limit_is_refused(void **state)
     asked.target = "/push?topic=t&delayTime=1&ttrTime=61&message=";
     struct call call = ask(DIALECT_DELAYQUEUE_JAVA, asked);
     assert_non_null(strstr(refusal(&call), "\"ttrTime: over limits.ttr_seconds, which is 60s\""));
+    asked.target = "/push?topic=t&delayTime=1&ttrTime=18446744073709551615&message=";
+    call = ask(DIALECT_DELAYQUEUE_JAVA, asked);
+    assert_non_null(strstr(refusal(&call), "\"ttrTime: over limits.ttr_seconds, which is 60s\""));
+    limits.ttr_max_us = 365 * (int64_t)86400 * SECOND_US; /* the original has no limit */
+    asked.target = "/push?topic=t&delayTime=1&ttrTime=172800&message=";
+    call = ask(DIALECT_DELAYQUEUE_JAVA, asked);
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_int_equal(call.cmd.push.ttr_us, 172800 * (int64_t)SECOND_US);
 }
 
 static void a_pop_does_not_wait(void **state)

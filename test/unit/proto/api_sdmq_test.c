@@ -77,6 +77,39 @@ static void numbers_may_be_strings_and_texts_numbers(void **state)
     assert_int_equal(call.cmd.push.due_us, (NOW_US / 1000 - 5) * 1000);
 }
 
+/* The same: PHP and Python write 1800000.0. */
+static void numbers_lose_their_fractions(void **state)
+{
+    static const struct {
+        const char *delay;
+        int64_t ms;
+    } cases[] = {
+        {"1800000.0", 1800000},
+        {"1.8e6", 1800000},
+        {"18E+5", 1800000},
+        {"1.5", 1},
+        {"-1.9", -1},
+        {"-0.0", 0},
+        {"12345e-3", 12},
+        {"123.456e2", 12345},
+        {"0.001e3", 1},
+        {"9e-9999999999", 0},
+        {"0e99999", 0},
+        {"1234567890123456789012345e-20", 12345},
+        {"\"\"", 0},
+        {"100000000000.99", INT64_C(100000000000)},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[100];
+        (void)snprintf(body, sizeof(body), "{\"topic\":\"t\",\"delay\":%s}", cases[i].delay);
+        struct call call = push(body);
+        if (call.kind != CALL_CMD)
+            fail_msg("%s is refused", body);
+        assert_int_equal(call.cmd.push.due_us, (NOW_US / 1000 + cases[i].ms) * 1000);
+    }
+}
+
 static void a_job_is_shown_as_it_was_pushed(void **state)
 {
     (void)state;
@@ -216,8 +249,12 @@ static void refused_pushes_have_the_originals_form(void **state)
         {"{\"topic\":\"t\",\"id\":\"@7\"}", "id: has the form of"},
         {"{\"topic\":\"t\",\"id\":\"20\",\"status\":3}", "任务20状态异常"},
         {"{\"topic\":\"t\",\"status\":1}", "任务状态异常"},
-        {"{\"topic\":\"t\",\"delay\":1.5}", "delay: this must be a whole number"},
         {"{\"topic\":\"t\",\"delay\":\"soon\"}", "delay: this must be a whole number"},
+        {"{\"topic\":\"t\",\"delay\":\"1.5\"}", "delay: this must be a whole number"},
+        {"{\"topic\":\"t\",\"delay\":true}", "delay: this must be a whole number"},
+        {"{\"topic\":\"t\",\"delay\":1e19}", "delay: this must be a whole number"},
+        {"{\"topic\":\"t\",\"delay\":9223372036854775808.5}", "delay: this must be a whole number"},
+        {"{\"topic\":\"t\",\"delay\":1e99999999999}", "delay: this must be a whole number"},
         {"{\"topic\":\"t\",\"delay\":9223372036854775807}", "delay: createTime + delay is past"},
         {"{\"topic\":\"t\",\"createTime\":-1}", "createTime: milliseconds since 1970"},
         {"{\"topic\":\"t\",\"createTime\":9000000000000000000,\"delay\":-8999999999999999999}",
@@ -282,6 +319,7 @@ int main(void)
         cmocka_unit_test(a_push_takes_every_field),
         cmocka_unit_test(what_is_not_given_is_as_in_the_original),
         cmocka_unit_test(numbers_may_be_strings_and_texts_numbers),
+        cmocka_unit_test(numbers_lose_their_fractions),
         cmocka_unit_test(a_job_is_shown_as_it_was_pushed),
         cmocka_unit_test(a_get_waits_as_long_as_it_says),
         cmocka_unit_test(jobs_are_ended_by_either_name_of_the_parameter),

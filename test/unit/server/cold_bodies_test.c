@@ -275,6 +275,78 @@ static void p6_who_leaves_after_its_job_was_deleted_is_handed_no_other(void **st
     world_free(world);
 }
 
+/* ---- an engine that brings jobs late, as that in Redis does ---- */
+
+static struct {
+    const struct engine_verbs *real;
+    struct engine_verbs verbs;
+    struct cmd cmd;
+    struct ticket *ticket; /* of the reserve that is held back */
+} late;
+
+static enum submitted submit_late(struct engine *engine, const struct cmd *cmd,
+                                  struct ticket *ticket)
+{
+    static const struct bytes topic = {.at = "default", .len = 7};
+    if (cmd->kind != CMD_RESERVE && cmd->kind != CMD_RESERVE_JOB)
+        return late.real->submit(engine, cmd, ticket);
+    late.cmd = *cmd;
+    if (cmd->kind == CMD_RESERVE)
+        late.cmd.reserve.topics = &topic;
+    late.ticket = ticket;
+    return SUBMIT_PARKED;
+}
+
+static void cancel_late(struct engine *engine, struct ticket *ticket)
+{
+    if (late.ticket == ticket)
+        late.ticket = NULL;
+    else
+        late.real->cancel(engine, ticket);
+}
+
+static void bring_late(struct world *world)
+{
+    struct engine *engine = embedded_engine(world_embedded(world));
+    assert_non_null(late.ticket);
+    (void)late.real->submit(engine, &late.cmd, late.ticket);
+    late.ticket = NULL;
+    settle(world);
+}
+
+/* As `printf '…' | nc -N` ends its sending at once. What is ready it may have, though it comes from
+   far; it waits for no other. */
+static void a_half_closed_client_gets_what_comes_late(void **state)
+{
+    static const char *const lines[] = {"reserve-with-timeout 0\r\nlist-tube-used\r\n",
+                                        "reserve-job 1\r\nlist-tube-used\r\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        struct world *world = begin(&(struct world_options){.seed = 11});
+        struct engine *engine = embedded_engine(world_embedded(world));
+        struct sim_peer *peer = join(world), *waiting = join(world);
+        late.real = engine->verbs;
+        late.verbs = *engine->verbs;
+        late.verbs.submit = submit_late;
+        late.verbs.cancel = cancel_late;
+        engine->verbs = &late.verbs;
+        send_line(world, peer, "put 0 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+        send_line(world, waiting, "reserve-with-timeout 1\r\n", "");
+        sim_peer_shut(waiting);
+        settle(world);
+        expect(waiting, "TIMED_OUT\r\n");
+        send_line(world, peer, lines[i], "");
+        sim_peer_shut(peer);
+        settle(world);
+        expect(peer, "");
+        bring_late(world);
+        expect(peer, "RESERVED 1 1\r\na\r\nUSING default\r\n");
+        assert_true(sim_peer_closed(peer));
+        engine->verbs = late.real;
+        world_free(world);
+    }
+}
+
 static void a_long_poll_waits_on_when_its_job_is_deleted(void **state)
 {
     (void)state;
@@ -440,6 +512,7 @@ int main(void)
         cmocka_unit_test(who_waits_on_for_a_deleted_job_gets_the_next_one),
         cmocka_unit_test(a_deleted_job_leaves_the_wait_to_the_next_ready_one),
         cmocka_unit_test(p6_who_leaves_after_its_job_was_deleted_is_handed_no_other),
+        cmocka_unit_test(a_half_closed_client_gets_what_comes_late),
         cmocka_unit_test(a_long_poll_waits_on_when_its_job_is_deleted),
         cmocka_unit_test(a_reply_waits_for_the_bodies_of_all_its_jobs),
         cmocka_unit_test(p8_no_turn_waits_while_cold_segments_are_cleaned),

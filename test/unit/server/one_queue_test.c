@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
+#include "beanstalk_peer.h"
 #include "core/core.h"
 #include "sim/world.h"
 #include "wire.h"
@@ -87,7 +88,7 @@ static void hear_beanstalk(struct teller *teller)
     sim_peer_take(teller->peer, have.len);
 }
 
-static struct world *send_line(bool http)
+static struct world *tell(bool http)
 {
     struct teller teller = {.world = world_new(&(struct world_options){.seed = 1})};
     struct buf bytes = {0};
@@ -155,7 +156,7 @@ static void expect_same_job(const struct job_view *a, const struct job_view *b)
 
 static void a_story_ends_the_same_over_both_protocols(void **state)
 {
-    struct world *http = send_line(true), *beanstalk = send_line(false);
+    struct world *http = tell(true), *beanstalk = tell(false);
     struct album a = {.core = world_core(http)}, b = {.core = world_core(beanstalk)};
     struct core_totals ours, theirs;
     (void)state;
@@ -173,10 +174,51 @@ static void a_story_ends_the_same_over_both_protocols(void **state)
     world_free(beanstalk);
 }
 
+/* ---- a job that a client of beanstalkd's holds, touched over HTTP ---- */
+
+static void touch_over_http(struct world *world, const char *body)
+{
+    struct teller teller = {.world = world,
+                            .peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE)};
+    struct buf bytes = {0};
+    wire_request(&bytes, BYTES("POST"), BYTES("/v1/jobs/@1/touch"), "application/json",
+                 bytes_str(body));
+    sim_peer_send(teller.peer, buf_bytes(&bytes));
+    settle(world);
+    hear_http(&teller);
+    sim_peer_free(teller.peer);
+    buf_fini(&bytes);
+}
+
+static void p4_a_holder_keeps_what_was_touched_over_http(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world), *bob = join(world);
+    (void)state;
+    send_line(world, ann, "put 0 0 3 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    touch_over_http(world, "{\"ttr\":\"60s\"}");
+    pass(world, 10 * SECOND_US); /* its own ttr would be over */
+    send_line(world, ann, "reserve-with-timeout 0\r\n", "TIMED_OUT\r\n");
+    send_line(world, bob, "delete 1\r\n", "NOT_FOUND\r\n");
+    touch_over_http(world, "{\"ttr\":\"1s\"}");
+    send_line(world, ann, "reserve\r\n", "DEADLINE_SOON\r\n");
+    touch_over_http(world, "{\"ttr\":\"60s\"}");
+    pass(world, 10 * SECOND_US);
+    send_line(world, ann, "release 1 0 0\r\nreserve\r\n", "RELEASED\r\nRESERVED 1 1\r\na\r\n");
+    touch_over_http(world, "{\"ttr\":\"60s\"}");
+    pass(world, 10 * SECOND_US);
+    sim_peer_free(ann); /* it goes back at once (P6) */
+    settle(world);
+    send_line(world, bob, "reserve-with-timeout 0\r\ndelete 1\r\n",
+              "RESERVED 1 1\r\na\r\nDELETED\r\n");
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_story_ends_the_same_over_both_protocols),
+        cmocka_unit_test(p4_a_holder_keeps_what_was_touched_over_http),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
