@@ -53,6 +53,7 @@ struct request {
     struct buf deliveries;     // struct unsent_job: reservations in this answer
     struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
     struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
+    uint32_t topics;           /* of a reserve: it waits for them while it is parked */
     enum call_kind page;       /* which one its answer is shown in, if it is for a page */
     struct long_command more;
 };

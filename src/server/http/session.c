@@ -26,6 +26,7 @@ enum {
     READ_BYTES_PER_NS = 1,  /* framed, checked, and read as JSON */
     REQUEST_BYTES = 1024,   /* memory of a request, with a reply that the engine holds */
     SCAN_BYTES = 24 * 1024, /* memory of a page that the engine gathers */
+    WAIT_BYTES = 32,        /* memory of a topic that a reserve waits for */
 };
 
 static struct http_session *of(struct session *session)
@@ -62,6 +63,7 @@ static void submit_cmd(struct request *request, struct call *call)
                       snowflake_next(&server->snowflake, server->loop->now_us));
         call->cmd.push.id = buf_bytes(&id);
     }
+    request->topics = call->cmd.kind == CMD_RESERVE ? call->cmd.reserve.topic_count : 0;
     pipeline_submit(&request->pending, &call->cmd);
     buf_fini(&id);
 }
@@ -449,9 +451,10 @@ static size_t footprint(const struct session *session)
     const struct pipeline *pipeline = &http->pipeline;
     struct pending *parked = pipeline_parked(pipeline);
     bool scans = parked && request_of(parked)->format.cmd != CMD_RESERVE;
+    size_t waits = parked ? request_of(parked)->topics * (size_t)WAIT_BYTES : 0;
     return http->http.head.cap + http->http.body.cap + http->deliveries.cap +
            pipeline_footprint(pipeline) + pipeline->count * (size_t)REQUEST_BYTES +
-           scans * SCAN_BYTES;
+           scans * SCAN_BYTES + waits;
 }
 
 static bool evict(struct session *session)

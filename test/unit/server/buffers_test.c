@@ -360,6 +360,34 @@ static void p8_input_behind_parked_polls_stays_inside_the_limit(void **state)
     world_free(world);
 }
 
+/* limits.reserve_topics may be thousands. */
+static void p8_what_a_poll_waits_for_counts(void **state)
+{
+    enum { TOPICS = 64, LINK_BYTES = 24 };
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    const struct server *server = world_server(world);
+    struct buf body = {0}, request = {0};
+    (void)state;
+    buf_add_str(&body, "{\"wait\":\"60s\",\"topics\":[\"t\"");
+    for (unsigned i = 1; i < TOPICS; i++)
+        buf_addf(&body, ",\"t%u\"", i);
+    buf_add_str(&body, "]}");
+    buf_addf(&request,
+             "POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
+             body.len);
+    buf_add_bytes(&request, buf_bytes(&body));
+    struct sim_peer *poll = join_http(world);
+    sim_peer_send(poll, buf_bytes(&request));
+    settle(world);
+    assert_true(server->buffers.bytes >= TOPICS * LINK_BYTES + KIB);
+    sim_peer_reset(poll);
+    settle(world);
+    assert_int_equal(server->buffers.bytes, 0);
+    buf_fini(&body);
+    buf_fini(&request);
+    world_free(world);
+}
+
 static void p8_some_memory_of_answers_that_were_sent_is_kept_for_others(void **state)
 {
     enum { PEERS = SPARE_OUTS + 4, LONG = 3 * SPARE_OUT_MAX_BYTES };
@@ -465,6 +493,7 @@ int main(void)
         cmocka_unit_test(who_has_left_keeps_no_memory_of_its_connections),
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),
+        cmocka_unit_test(p8_what_a_poll_waits_for_counts),
         cmocka_unit_test(p8_some_memory_of_answers_that_were_sent_is_kept_for_others),
         cmocka_unit_test(all_input_of_a_visit_shares_its_part_of_the_turn),
         cmocka_unit_test(p8_memory_of_sent_answers_counts_and_is_freed_before_a_client_is_closed),
