@@ -131,6 +131,18 @@ def test_every_metric_is_documented(client):
     assert not missing
 
 
+def test_every_documented_metric_is_there():
+    """Those of brokers, Redis, MySQL and an election are not shown by each server."""
+    document = text_of("docs", "metrics.md")
+    names = {name for cell in re.findall(r"^\| (`.*?) \|", document, re.M) for name in re.findall(r"`(\w+)(?:\{[^}]*\})?`", cell)}
+    assert len(names) > 100
+    source = "".join(text_of(path) for path in sources("src", "*.[ch]"))
+    assert not names - set(re.findall(r'"(?:laterd_)?(\w+)"', source)) - set(re.findall(r"\blaterd_(\w+)", source))
+    told = "".join(text_of(path) for path in documents() if not path.endswith("/metrics.md"))
+    families = {name for name in re.findall(r"`laterd_(\w+?_(?:total|seconds|bytes|jobs|topics|segments|connected))\b", told)}
+    assert len(families) > 15 and not families - names
+
+
 def test_help_and_manual_of_laterd_know_unix_sockets():
     assert said_by(LATERD, "--help").count("unix:/path") == 3, "--http, --beanstalk and --sdmq"
     assert text_of("man", "laterd.8.scd").count("unix:/path") == 3
@@ -451,6 +463,21 @@ def test_every_event_of_the_log_is_in_a_document():
     assert len(events) > 100 and {"redis_away", "body_unread", "segment_damaged", "journal_tables_unfit"} <= events
     told = set(re.findall(r"\w+", "".join(text_of(path) for path in sources("docs", "*.md"))))
     assert not events - told
+
+
+def test_messages_that_the_documents_quote_are_those_of_the_programs():
+    """Of what they are made of: 5s, 302 and the like stand for a place in a format."""
+    source = re.sub(r'"\s*\n\s*"', "", "".join(text_of(path) for path in sources("src", "*.[ch]")))
+    literals = "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', source)).replace('\\"', '"')
+    starts = text_of("docs", "operations.md").split("## It does not start\n")[1].split("\n## ")[0]
+    quoted = re.findall(r'"([^"]+)"', starts)
+    attempts = text_of("docs", "webhooks.md").split("## When something is wrong\n")[1].split("\n## ")[0]
+    quoted += [text for cell in re.findall(r"^\| (`.*?) \|", attempts, re.M) for text in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 35
+    varies = r"…|\bN\b|\b302\b|\b200\b|\b64 KiB\b| within \w+|127\.0\.0\.1:\d+|: (?:Permission|No such|Connection) .*"
+    for text in quoted:
+        for part in re.split(varies, text):
+            assert part.strip() in literals, text
 
 
 def test_every_test_that_the_promises_name_is_there():
