@@ -364,6 +364,27 @@ def test_the_examples_of_the_http_api_are_what_happens(laterd):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_the_examples_of_the_sdmq_page_are_what_happens(laterd):
+    """But for the delay, the server's address and number in the id, and when it was."""
+    server = laterd(sdmq=("127.0.0.1:0",))
+    block, = re.findall(r"^```console\n(.*?)^```", text_of("docs", "sdmq.md"), re.M | re.S)
+    steps = re.findall(r"^\$ (.*?)(?: +# .*)?\n((?:[^$].*\n)*)", block, re.M)
+    shown_id = re.search(r'"data":"(close:17:[^"]+)"', block).group(1)
+    assert len(steps) == 3
+    job_id = shown_id
+    for command, reply in steps:
+        real = command.replace("1800000", "900").replace("127.0.0.1:6355", f"127.0.0.1:{server.ports_of('sdmq')[0]}")
+        told = json.loads(said_by("bash", "-c", real.replace(shown_id, job_id).replace("curl ", "curl -s -S -m 30 ", 1)))
+        wanted = json.loads(reply.replace("1800000", "900"))
+        if isinstance(told["data"], str):
+            job_id = told["data"]
+            assert re.fullmatch(r"close:17:[\d.]+:\d{19}", job_id) and re.fullmatch(r"close:17:[\d.]+:\d{19}", shown_id)
+        if isinstance(told["data"], dict):
+            told["data"]["createTime"] = wanted["data"]["createTime"]
+        assert told == json.loads(json.dumps(wanted).replace(shown_id, job_id)), command
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
 @pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
 def test_the_first_commands_a_reader_types_work(laterd, name):
     server = laterd()
