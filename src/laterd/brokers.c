@@ -144,6 +144,25 @@ int brokers_load(const struct config *config, struct brokers *out_brokers)
     return status;
 }
 
+/* Of a plugin that is not loaded no more is known than how its URLs begin. */
+static enum err check_scheme(const struct config_broker *broker)
+{
+    static const char *const schemes[TARGET_TYPES][2] = {
+        [TARGET_AMQP] = {"amqp://", "amqps://"},
+        [TARGET_KAFKA] = {"kafka://", "kafkas://"},
+        [TARGET_NATS] = {"nats://", "nats+tls://"},
+    };
+    struct broker_error error;
+    struct bytes url = bytes_str(broker->url);
+    const char *plain = schemes[broker->type][0], *tls = schemes[broker->type][1];
+    if (!plain || reference_is(broker->url) || bytes_starts_nocase(url, bytes_str(plain)) ||
+        bytes_starts_nocase(url, bytes_str(tls)))
+        return OK;
+    (void)snprintf(error.text, sizeof(error.text), "url: must begin with %s or %s", plain, tls);
+    (void)complain_options(broker, ERR_INVALID, &error);
+    return ERR_INVALID;
+}
+
 enum err brokers_check(const struct brokers *loaded, const struct config *config)
 {
     for (unsigned i = 0; i < config->broker_count; i++) {
@@ -153,6 +172,8 @@ enum err brokers_check(const struct brokers *loaded, const struct config *config
         struct broker_options options = options_of(broker, NULL);
         struct broker_error error = {.text = ""};
         options.ca = options.certificate = options.key = ""; /* no files are read here */
+        if (!plugin && check_scheme(broker))
+            return ERR_INVALID;
         if (!plugin || reference_is(broker->url) || plugin->check(&options, &error) != ERR_INVALID)
             continue;
         (void)complain_options(broker, ERR_INVALID, &error);

@@ -535,6 +535,8 @@ def test_sighup_refuses_what_the_next_start_would_refuse(laterd):
             ("server", {"time_zone": "Mars/Phobos"}, "server.time_zone = Mars/Phobos: this machine's"),
             ("server", {"http": "127.0.0.1:9", "beanstalk": "127.0.0.1:9"}, "server.http has this address, too"),
             ("broker.b", {"type": "redis", "url": "10.0.0.1:6379"}, "[broker.b] url: must begin with redis://"),
+            ("broker.c", {"type": "kafka", "url": "nats://127.0.0.1"}, "[broker.c] url: must begin with kafka:// or kafkas://"),
+            ("journal", {"url": "postgres://u@h/d"}, "[journal] url: it must begin with mysql://"),
             ("member", {"url": "etcd://127.0.0.1"}, "member.url must begin with zookeeper://"),
             ("member", {"url": "redis://a:b:c"}, "member.url: no host, too many")):
         server.config = {**whole, section: values}
