@@ -187,7 +187,7 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
             "the environment's proxy asks for a user (407): http://NAME:PASSWORD@HOST:PORT%.*s",
             len, text);
     else
-        cli_message(cli, "the server answered %d%.*s (%s is no laterd, or what stands before it)",
+        cli_message(cli, "the server answered %d%.*s (at %s is another server, or a proxy)",
                     answer->status, len, text, cli->client.name.at);
     buf_fini(&line);
     return EXIT_REFUSED;

@@ -23,6 +23,21 @@ static bool is_long_duration(const char *text)
     return is;
 }
 
+/* Is it a duration but for blanks in it, "30 m"? */
+static bool is_spaced_duration(const char *text)
+{
+    struct buf close = {0};
+    int64_t us;
+    for (const char *at = text; *at; at++) {
+        if (*at != ' ')
+            buf_add_char(&close, *at);
+    }
+    buf_add_char(&close, '\0');
+    bool is = strchr(text, ' ') && duration_parse(close.at, &us) == OK;
+    buf_fini(&close);
+    return is;
+}
+
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text)
 {
     int64_t us;
@@ -34,6 +49,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
                       text, text);
     if (is_long_duration(text))
         cli_bad_value(cli, "%s '%s' is too long", option, text);
+    if (is_spaced_duration(text))
+        cli_bad_value(cli, "%s '%s': no space stands in a duration: write 1h30m", option, text);
     cli_bad_value(
         cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
         option, text);

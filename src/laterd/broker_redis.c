@@ -34,7 +34,6 @@ static enum err redis_open(const struct broker_options *options, struct sink **o
 #include "laterd/redis_login.h"
 #include "os/tls.h"
 #include "sink/redis_sink.h"
-#include "sink/reference.h"
 
 struct redis_broker {
     struct sink *sink;
@@ -54,13 +53,28 @@ static enum err read_login(struct redis_login *login, const char *url,
     return err;
 }
 
-/* What a reference names may still be missing at check(), but not at open(). */
+static enum err make_tls(const struct broker_options *options, struct tls **out_tls,
+                         struct broker_error *out_error)
+{
+    struct tls_options wanted = {
+        .keys = "", .ca = options->ca, .certificate = options->certificate, .key = options->key};
+    struct tls_error error = {.text = ""};
+    enum err err = tls_client_new(&wanted, out_tls, &error);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%.230s", error.text);
+    return err;
+}
+
+/* Files of TLS are read only if some are named: a reload names none. */
 static enum err redis_check(const struct broker_options *options, struct broker_error *out_error)
 {
     struct redis_login login;
-    if (reference_is(options->url))
-        return OK;
-    return read_login(&login, options->url, out_error);
+    struct tls *tls = NULL;
+    bool names_files = options->ca[0] || options->certificate[0] || options->key[0];
+    enum err err = read_login(&login, options->url, out_error);
+    if (!err && login.now.url.tls && names_files)
+        err = make_tls(options, &tls, out_error);
+    tls_free(tls);
+    return err;
 }
 
 static void lost(void *owner)
@@ -94,15 +108,8 @@ static enum err redis_open(const struct broker_options *options, struct sink **o
     struct redis_login login;
     struct tls *tls = NULL;
     enum err err = read_login(&login, options->url, out_error);
-    if (!err && login.now.url.tls) {
-        struct tls_options wanted = {.keys = "",
-                                     .ca = options->ca,
-                                     .certificate = options->certificate,
-                                     .key = options->key};
-        struct tls_error error = {.text = ""};
-        err = tls_client_new(&wanted, &tls, &error);
-        (void)snprintf(out_error->text, sizeof(out_error->text), "%.230s", error.text);
-    }
+    if (!err && login.now.url.tls)
+        err = make_tls(options, &tls, out_error);
     if (err)
         return err;
     struct redis_broker *broker = mem_zalloc(sizeof(*broker));

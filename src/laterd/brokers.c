@@ -77,11 +77,29 @@ static struct broker_options options_of(const struct config_broker *broker, stru
     };
 }
 
-/* Without that file the broker counts as unreachable: no reason not to start. */
+/* Without that file or variable the broker counts as unreachable: no reason not to start. */
 static void warn_unreadable(const struct config_broker *broker, const struct broker_error *error)
 {
-    complain("%swarning: [broker.%s] %s: it is looked for again at each attempt to connect",
-             place_of(broker), broker->named.name, error->text);
+    complain("%swarning: [broker.%s] %s: %s", place_of(broker), broker->named.name, error->text,
+             broker->type == TARGET_REDIS
+                 ? "laterd cannot lead without it"
+                 : "it is looked for again at each attempt to connect; its jobs wait until then");
+}
+
+/* What the url of a plugin's broker refers to: the plugin itself looks for it when it connects. */
+static enum err check_reference(const struct config_broker *broker, struct broker_error *out_error)
+{
+    struct buf plain = {0};
+    char why[sizeof(out_error->text) - sizeof("url: ")];
+    if (broker->type == TARGET_REDIS || !reference_is(broker->url))
+        return OK;
+    enum err err = reference_read(broker->url, &plain, why, sizeof(why));
+    if (plain.at)
+        explicit_bzero(plain.at, plain.len);
+    buf_fini(&plain);
+    if (err)
+        (void)snprintf(out_error->text, sizeof(out_error->text), "url: %s", why);
+    return err ? ERR_NOT_FOUND : OK; /* a line that is too long may get shorter */
 }
 
 /* Prints the plugin's error, with the line of the configuration if it concerns the url. */
@@ -95,14 +113,20 @@ static int complain_options(const struct config_broker *broker, enum err err,
     return err == ERR_INVALID ? EXIT_WRONG_CONFIG : EXIT_FAILURE;
 }
 
-static int check(const struct plugin *plugin, const struct config_broker *broker)
+/* `elected`: brokers are opened when we lead, and that of Redis, which reads its files then only,
+   may be without them until then. */
+static int check(const struct plugin *plugin, const struct config_broker *broker, bool elected)
 {
     struct broker_options options = options_of(broker, NULL);
     struct broker_error error = {.text = ""};
     enum err err = plugin->check(&options, &error);
-    if (err == ERR_NOT_FOUND)
+    if (!err)
+        err = check_reference(broker, &error);
+    bool waits =
+        broker->type == TARGET_REDIS ? elected && err != ERR_INVALID : err == ERR_NOT_FOUND;
+    if (err && waits)
         warn_unreadable(broker, &error);
-    return err && err != ERR_NOT_FOUND ? complain_options(broker, err, &error) : 0;
+    return err && !waits ? complain_options(broker, err, &error) : 0;
 }
 
 int brokers_load(const struct config *config, struct brokers *out_brokers)
@@ -114,9 +138,29 @@ int brokers_load(const struct config *config, struct brokers *out_brokers)
         if (!out_brokers->plugins[broker->type])
             status = load(out_brokers, broker);
         if (!status)
-            status = check(out_brokers->plugins[broker->type], broker);
+            status =
+                check(out_brokers->plugins[broker->type], broker, config->member_url[0] != '\0');
     }
     return status;
+}
+
+/* Of a plugin that is not loaded no more is known than how its URLs begin. */
+static enum err check_scheme(const struct config_broker *broker)
+{
+    static const char *const schemes[TARGET_TYPES][2] = {
+        [TARGET_AMQP] = {"amqp://", "amqps://"},
+        [TARGET_KAFKA] = {"kafka://", "kafkas://"},
+        [TARGET_NATS] = {"nats://", "nats+tls://"},
+    };
+    struct broker_error error;
+    struct bytes url = bytes_str(broker->url);
+    const char *plain = schemes[broker->type][0], *tls = schemes[broker->type][1];
+    if (!plain || reference_is(broker->url) || bytes_starts_nocase(url, bytes_str(plain)) ||
+        bytes_starts_nocase(url, bytes_str(tls)))
+        return OK;
+    (void)snprintf(error.text, sizeof(error.text), "url: must begin with %s or %s", plain, tls);
+    (void)complain_options(broker, ERR_INVALID, &error);
+    return ERR_INVALID;
 }
 
 enum err brokers_check(const struct brokers *loaded, const struct config *config)
@@ -128,6 +172,8 @@ enum err brokers_check(const struct brokers *loaded, const struct config *config
         struct broker_options options = options_of(broker, NULL);
         struct broker_error error = {.text = ""};
         options.ca = options.certificate = options.key = ""; /* no files are read here */
+        if (!plugin && check_scheme(broker))
+            return ERR_INVALID;
         if (!plugin || reference_is(broker->url) || plugin->check(&options, &error) != ERR_INVALID)
             continue;
         (void)complain_options(broker, ERR_INVALID, &error);

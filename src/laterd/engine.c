@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -156,7 +157,10 @@ static void complain_store(const char *dir, enum err err, const struct store_err
         return;
     }
     complain("cannot open the store in %s: %s", dir, what);
-    if (error->offset == 0) /* of the file as a whole */
+    if (err == ERR_LOCKED)
+        complain("%s%s%s: end that one, or use another directory (store.data_dir, --data-dir)",
+                 error->file, colon, error->text);
+    else if (error->offset == 0) /* of the file as a whole */
         complain("%s%s%s", error->file, colon, error->text);
     else
         complain("%s, byte %llu%s%s", error->file, (unsigned long long)error->offset, colon,
@@ -188,18 +192,38 @@ static bool term_ended(const struct laterd_engine *engine, const struct platform
     return engine->member && !engine->member->verbs->holds(engine->member, platform->epoch);
 }
 
+static const char *directory_hint(int why)
+{
+    switch (why) {
+    case ENOENT: return "; laterd makes the last folder of a path, not those above";
+    case ENOTDIR: return "; it, or a folder above it, is a file";
+    case EACCES:
+    case EROFS: return "; choose another with --data-dir, or store.data_dir";
+    default: return "";
+    }
+}
+
+/* `why`: errno. A directory that is there, and not ours to enter, is mostly one that root once had
+   laterd make. */
+static void complain_directory(const char *dir, int why)
+{
+    struct stat status;
+    bool is_there = why == EACCES && stat(dir, &status) == 0;
+    complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(why),
+             is_there ? "" : directory_hint(why));
+    if (!is_there)
+        return;
+    struct os_disk_owner owner = {.uid = status.st_uid, .mode = status.st_mode & 07777};
+    complain_owner(&owner);
+}
+
 /* Opens the data directory. Returns 0, or the exit status, with the reason on standard error. */
 static int open_directory(const struct command_line *line, struct platform *platform,
                           struct laterd_engine *engine)
 {
     const char *dir = line->config.data_dir;
     if (os_disk_new(dir, &engine->disk)) {
-        complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
-                 errno == ENOENT    ? "; laterd makes the last folder of a path, not those above"
-                 : errno == ENOTDIR ? "; it, or a folder above it, is a file"
-                 : errno == EACCES || errno == EROFS
-                     ? "; choose another with --data-dir, or store.data_dir"
-                     : "");
+        complain_directory(dir, errno);
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
     }
     platform->disk = os_disk_port(engine->disk);

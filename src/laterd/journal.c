@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "laterd/complain.h"
@@ -65,11 +67,13 @@ enum err laterd_journal_check(const struct laterd_journal *loaded, const struct 
 {
     struct journal_options options = options_of(config, NULL);
     struct journal_error error = {.text = ""};
-    if (!config->journal_url[0] || !loaded->plugin || reference_is(config->journal_url))
+    if (!config->journal_url[0] || reference_is(config->journal_url))
         return OK;
     if (reference_is(options.password))
         options.password = "";
-    if (loaded->plugin->check(&options, &error) != ERR_INVALID)
+    if (!loaded->plugin && strncmp(config->journal_url, "mysql://", strlen("mysql://")) != 0)
+        (void)snprintf(error.text, sizeof(error.text), "url: it must begin with mysql://");
+    else if (!loaded->plugin || loaded->plugin->check(&options, &error) != ERR_INVALID)
         return OK;
     complain("%s[journal] %s", place_of(config), error.text);
     return ERR_INVALID;

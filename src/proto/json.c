@@ -384,13 +384,26 @@ bool json_value(struct json *json, struct json_value *out_value)
     return c == '{' || c == '[' ? scan_container(json, out_value) : scan_scalar(json, out_value);
 }
 
+/* Of UTF-8 or UTF-16, as some programs write it in front of a text. */
+static bool has_mark(const struct json *json)
+{
+    static const char *const marks[] = {"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"};
+    struct bytes rest = bytes_of(json->at, (size_t)(json->end - json->at));
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        if (bytes_starts(rest, bytes_str(marks[i])))
+            return true;
+    }
+    return false;
+}
+
 bool json_open(struct json *json, enum json_kind kind)
 {
     if (json->wrong)
         return false;
     if (!take(json, kind == JSON_KIND_OBJECT ? '{' : '['))
-        return unwanted(json, kind == JSON_KIND_OBJECT ? "an object is expected here"
-                                                       : "an array is expected here");
+        return unwanted(json, has_mark(json) ? "JSON is UTF-8 without a byte order mark in front"
+                              : kind == JSON_KIND_OBJECT ? "an object is expected here"
+                                                         : "an array is expected here");
     if (json->depth >= json->depth_max)
         return too_deep(json);
     json->depth++;

@@ -51,7 +51,8 @@ struct plugin {
     enum target_type type;
     const char *library; /* name and version of what it was linked with, for the log */
     /* Checks the options without using the network. ERR_INVALID: out_error. ERR_NOT_FOUND: a file
-       that they name cannot be read now; it is tried again when connecting; out_error. */
+       that they name cannot be read now; it is tried again when connecting; out_error. ERR_IO: a
+       file cannot be used, and open() needs it; out_error. */
     enum err (*check)(const struct broker_options *options, struct broker_error *out_error);
     /* Begins to connect, in a thread of its own. ERR_INVALID, ERR_IO: out_error. */
     enum err (*open)(const struct broker_options *options, struct sink **out_sink,

@@ -137,8 +137,9 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
     enum err err = disk->verbs->lock(disk, DISK_TO_WRITE);
     if (err) {
         store_error_set(out_error, "LOCK", 0,
-                        err == ERR_LOCKED ? "another laterd has this directory open"
-                                          : "the lock file cannot be made or locked");
+                        err == ERR_LOCKED
+                            ? "another laterd (or `later verify`) has this directory open"
+                            : "the lock file cannot be made or locked");
         return err;
     }
     int64_t start_us = clock_monotonic_us(); /* for a statistic only */

@@ -30,10 +30,10 @@ static bool read_dialect(const char *comma, enum api_dialect *out_dialect,
             return true;
         }
     }
-    (void)snprintf(out_error->text, sizeof(out_error->text),
-                   "http: unknown dialect \"%s\"; known are delay-queue, delayqueue-java, sdmq and "
-                   "none",
-                   name);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "http: unknown dialect \"%s\"; %s",
+                   name,
+                   strchr(name, ':') ? "each further address has a line, or a --http, of its own"
+                                     : "known are delay-queue, delayqueue-java, sdmq and none");
     return false;
 }
 

@@ -158,7 +158,9 @@ static void complain_unknown(struct reading *reading, const char *section, const
         buf_addf(&what, "the key \"%.60s\" stands before any section", name);
     else
         buf_addf(&what, "unknown key \"%.60s\" in section [%.60s]", name, section);
-    if (section[0] == '\0' && !near) {
+    if (section[0] == '\0' && config_is_section(bytes_str(name))) {
+        buf_addf(&what, "; a section is a line of its own: write [%s]", name);
+    } else if (section[0] == '\0' && !near) {
         buf_add_str(&what, ", such as [server]; --print-config shows them all");
     } else if (section[0] == '\0') {
         buf_addf(&what, "; \"%s\" goes below a line", near_key->name);
@@ -217,6 +219,25 @@ static bool is_small_size(const char *value, char room[static SIZE_ROOM])
     return config_bytes(bytes_of(room, len), &bytes) && strcmp(room, value) != 0;
 }
 
+static bool is_time(const struct config_key *key)
+{
+    return key->kind == KIND_SECONDS || key->kind == KIND_LONG_TIME;
+}
+
+/* A duration but for blanks in it, "30 m"? `room` gets it as it must be written. */
+static bool is_spaced_time(const char *value, char room[static SIZE_ROOM])
+{
+    size_t len = 0;
+    int64_t us;
+    for (const char *at = value; *at && len + 1 < SIZE_ROOM; at++) {
+        if (*at != ' ' && *at != '\t')
+            room[len++] = *at;
+    }
+    room[len] = '\0';
+    return strlen(room) != strlen(value) && !config_time_is_bare(bytes_str(room)) &&
+           config_duration(bytes_str(room), 1, &us);
+}
+
 /* `why`: what config_set() says; empty: the key's range says it. */
 static void complain_value(struct reading *reading, const struct config_key *key, const char *value,
                            const char *why)
@@ -227,6 +248,9 @@ static void complain_value(struct reading *reading, const struct config_key *key
         buf_add_str(&what, why);
     } else if (key->kind == KIND_BYTES && is_small_size(value, size)) {
         buf_addf(&what, "%s = %s: units are capital letters: write %s", key->name, value, size);
+    } else if (is_time(key) && is_spaced_time(value, size)) {
+        buf_addf(&what, "%s = %.60s: no space stands in a duration: write %s", key->name, value,
+                 size);
     } else {
         bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET ||
                       key->kind == KIND_PROXY; /* or may hold one */

@@ -74,6 +74,10 @@ void config_add_range(struct buf *out, const struct config_key *key)
     case KIND_NAME: buf_add_str(out, "the NAME of a section"); break;
     case KIND_LISTENER: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
     case KIND_COUNT:
+        if (key->most == 1) {
+            buf_add_str(out, "0 or 1");
+            break;
+        }
         buf_add_str(out, "a whole number from ");
         buf_add_i64(out, key->least);
         buf_add_str(out, " to ");

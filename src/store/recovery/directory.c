@@ -40,8 +40,8 @@ static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
     } else if (size_bytes != MANIFEST_BYTES || *out_len != MANIFEST_BYTES) {
         store_error_set(
             out_error, MANIFEST_NAME, 0,
-            "the manifest must have %d bytes; it was cut or grown: restore the directory "
-            "from a backup",
+            "the manifest must have %d bytes; it was cut or grown: restore the directory from a "
+            "backup, or bring the jobs over with: later salvage DIR NEW",
             MANIFEST_BYTES);
         err = ERR_CORRUPT;
     }

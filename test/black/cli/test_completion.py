@@ -28,9 +28,28 @@ def offered(*words, server=""):
     (["pop", "--ex"], ["--exec"]),
     (["pop", "--for"], ["--forever"]),
     (["topic", "s"], ["set", "show"]),
+    (["topic", "--json", ""], ["set", "show", "unset", "test", "delete"]),
+    (["journal", ""], ["restore", "resync", "status"]),
+    (["journal", "resync", ""], []),
+    (["import", ""], ["beanstalkd", "redis"]),
+    (["import", "--layout", "sdmq", "r"], ["redis"]),
+    (["import", "--map", "r"], []),
+    (["import", "queue.ndjson", "r"], []),
+    (["bench", ""], ["put", "cycle", "cancel", "due", "burst", "idle"]),
+    (["bench", "--jobs", "10", "--keep", "c"], ["cycle", "cancel"]),
+    (["bench", "--jobs=10", "-k", "c"], ["cycle", "cancel"]),
+    (["bench", "put", "--ra"], ["--rate", "--random"]),
+    (["kick", "r"], []),
     (["verify", "x"], [])])
 def test_commands_and_options_are_those_of_the_help(words, expected):
     assert offered(*words) == expected
+
+
+def test_commands_that_take_a_word_have_it_in_their_help():
+    """From which the completion has it."""
+    told = {command: subprocess.run([LATER, command, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+            for command in offered("")}
+    assert {command for command in told if offered(command, "", server="127.0.0.1:1")} == {"topic", "journal", "import", "bench"}, told
 
 
 def test_every_command_is_offered():
@@ -48,6 +67,9 @@ def test_topics_are_those_of_the_server(laterd):
     assert offered("-s", url, "topic", "show", "o", server="127.0.0.1:1") == ["orders"]
     assert offered("-s", "127.0.0.1", ":", str(server.port), "list", "o", server="127.0.0.1:1") == ["orders"]
     assert offered("push", "o", server="127.0.0.1:1") == []
+    assert offered("kick", "--topic", "o", server=url) == offered("kick", "-o", "o", server=url) == ["orders"]
+    assert offered("push", "--id", "o", server=url) == offered("list", "-S", "o", server=url) == [], "values of options"
+    assert offered("push", "--id", "o", "o", server=url) == ["orders"]
     subprocess.run([LATER, "-s", url, "push", "shop:eu", "x"], check=True, capture_output=True, timeout=60)
     assert offered("push", "shop", ":", "e", server=url) == ["eu"], "what is behind the colon"
 

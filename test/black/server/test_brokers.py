@@ -52,16 +52,30 @@ def test_no_error_shows_the_url_of_a_broker(tmp_path):
 @pytest.mark.parametrize("url, code, says", [
     ("$NOT_THERE", 1, "conf:4: [broker.a] url: the environment has no variable NOT_THERE\n"),
     ("$WRONG", 2, "conf:4: [broker.a] url: must begin with redis://"),
+    ("file:/not/there", 1, "conf:4: [broker.a] url: /not/there: No such file or directory\n"),
+    ("rediss://h\nca = /not/there", 1, "[broker.a] ca = /not/there: No such file or directory\n"),
     ("redis://:port", 2, "conf:4: [broker.a] url: no host, too many of them, or a port that is none\n")])
+@pytest.mark.parametrize("check", [["--check-config"], []])
 def test_a_redis_broker_whose_url_is_wrong_ends_laterd_with_2_and_one_that_is_missing_with_1(
-        tmp_path, url, code, says):
-    """Behind a reference it is read at the start: no --check-config then."""
+        tmp_path, url, code, says, check):
     path = tmp_path / "laterd.conf"
     path.write_text(f"[broker.a]\ntype = redis\n\nurl = {url}\n", encoding="utf-8")
-    ended = subprocess.run([LATERD, "-c", path, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+    ended = subprocess.run([LATERD, "-c", path, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none", *check],
                            env=dict(os.environ, WRONG="kafka://x"), capture_output=True, text=True, timeout=60,
                            check=False)
     assert ended.returncode == code and says in ended.stderr, ended
+
+
+def test_one_that_may_lead_later_is_told_of_the_files_that_it_lacks(tmp_path):
+    code, said = checked(tmp_path, "[member]\nurl = alone\n[broker.a]\ntype = redis\nurl = $NOT_THERE\n")
+    assert code == 0 and "warning: [broker.a] url: the environment has no variable NOT_THERE: laterd cannot lead without it" in said
+
+
+@pytest.mark.parametrize("kind", ["amqp", "kafka", "nats"])
+def test_a_plugins_broker_whose_url_cannot_be_read_is_warned_of(tmp_path, kind):
+    """It is away until then."""
+    code, said = checked(tmp_path, f"[broker.a]\ntype = {kind}\nurl = file:/not/there\n")
+    assert code == 0 and "warning: [broker.a] url: /not/there: No such file or directory: it is looked for again" in said
 
 
 # Plugins

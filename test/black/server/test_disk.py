@@ -554,6 +554,19 @@ def test_a_directory_that_it_may_not_write_to_is_reported_with_what_to_do(whose)
     assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
 
 
+@nobody.ROOT_ONLY
+def test_a_directory_that_root_once_had_made_is_reported_with_whose_it_is():
+    with nobody.folder_for_nobody() as folder:
+        data = os.path.join(folder, "data")
+        os.mkdir(data, 0o700)
+        done = nobody.run_as_nobody(folder, LATERD, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none")
+        below = nobody.run_as_nobody(folder, LATERD, "--data-dir", f"{data}/of-root", "--http", "127.0.0.1:0", "--beanstalk", "none")
+    assert done.returncode == below.returncode == 1
+    assert f'cannot use "{data}" as the data directory: Permission denied\n' in done.stderr
+    assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
+    assert "Permission denied; choose another with --data-dir" in below.stderr and "belongs" not in below.stderr
+
+
 @ROOT_ONLY
 @pytest.mark.parametrize("folder, why", [("/proc", "No such file or directory"), ("/dev/pts", "Permission denied")])
 def test_a_directory_in_which_no_files_can_be_made_is_reported_as_such(folder, why):

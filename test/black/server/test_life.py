@@ -82,7 +82,8 @@ def test_what_is_wrong_with_the_command_line_is_said(arguments, says):
 def test_a_directory_in_use_is_refused_without_a_place_in_a_file(laterd):
     ended = run("--data-dir", laterd().data, "--http", "127.0.0.1:0", "--beanstalk", "none")
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == "laterd: LOCK: another laterd has this directory open"
+    assert ended.stderr.splitlines()[-1] == "laterd: LOCK: another laterd (or `later verify`) has this directory open: " \
+        "end that one, or use another directory (store.data_dir, --data-dir)"
 
 
 def checked(tmp_path, text):
@@ -156,7 +157,15 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[store]\nmax_bytes = 10GB\n", "max_bytes = 10GB: must be bytes, such as 4096, 64K, 32M or 1GiB (units: K M G T, "),
     ("[store]\ndata_dir = \"/a\"\n", "conf:2: data_dir: write the value without quotation marks\n"),
     ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
-    ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
+    ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]'),
+    ("server:\n  http: 127.0.0.1:1\n", 'the key "server" stands before any section; a section is a line of its own: write [server]'),
+    ("[defaults]\nttr = 30 m\n", "conf:2: ttr = 30 m: no space stands in a duration: write 30m\n"),
+    ("[defaults]\nttr = 1 h 30 m\n", "no space stands in a duration: write 1h30m\n"),
+    ("[defaults]\nttr = 1 0\n", "ttr = 1 0: must be seconds, or a duration such as"),
+    ("[store]\nhistory = 30 days\n", "history = 30 days: must be seconds, or a duration such as"),
+    ("[sdmq]\nclear_all = true\n", "conf:2: clear_all = true: must be 0 or 1\n"),
+    ("[server]\nhttp = 127.0.0.1:1, 127.0.0.1:2\n", 'unknown dialect "127.0.0.1:2"; each further address has a line, or a --http, of its own'),
+    ("[server]\nhttp = 127.0.0.1:1,v1\n", 'unknown dialect "v1"; known are delay-queue, delayqueue-java, sdmq and none')])
 def test_a_bad_configuration_is_reported_with_what_would_be_good(tmp_path, text, says):
     code, said = checked(tmp_path, text)
     assert code == 2 and says in said
@@ -526,6 +535,8 @@ def test_sighup_refuses_what_the_next_start_would_refuse(laterd):
             ("server", {"time_zone": "Mars/Phobos"}, "server.time_zone = Mars/Phobos: this machine's"),
             ("server", {"http": "127.0.0.1:9", "beanstalk": "127.0.0.1:9"}, "server.http has this address, too"),
             ("broker.b", {"type": "redis", "url": "10.0.0.1:6379"}, "[broker.b] url: must begin with redis://"),
+            ("broker.c", {"type": "kafka", "url": "nats://127.0.0.1"}, "[broker.c] url: must begin with kafka:// or kafkas://"),
+            ("journal", {"url": "postgres://u@h/d"}, "[journal] url: it must begin with mysql://"),
             ("member", {"url": "etcd://127.0.0.1"}, "member.url must begin with zookeeper://"),
             ("member", {"url": "redis://a:b:c"}, "member.url: no host, too many")):
         server.config = {**whole, section: values}

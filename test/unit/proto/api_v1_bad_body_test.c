@@ -40,6 +40,9 @@ static void a_job_that_is_not_json_is_refused_with_the_place(void **state)
         {"{\"body\":[[[[[[[[1]]]]]]]]}",
          "the JSON is nested deeper than limits.json_depth, which is 8"},
         {"5", "an object is expected here"},
+        {"\xef\xbb\xbf{}", "JSON is UTF-8 without a byte order mark in front"},
+        {"\xff\xfe{", "JSON is UTF-8 without a byte order mark in front"},
+        {"\xfe\xff", "JSON is UTF-8 without a byte order mark in front"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = push(cases[i].body);
