@@ -404,6 +404,17 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
 }
 
+static enum err replay_stray_far(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    if (!slice_liveness_is_live(&salvage->liveness, where))
+        return OK;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
+    return err == ERR_CORRUPT ? OK : err;
+}
+
 static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
 {
     struct salvage *salvage = ctx;
@@ -431,8 +442,11 @@ static void report_far_fault(void *ctx, const char *name, uint64_t offset, const
 /* Replays the far jobs. Before the log, because that has the later changes of them. */
 static enum err replay_slices(struct salvage *salvage)
 {
-    const struct slice_reader reader = {
-        .ctx = salvage, .job = replay_far, .lost = report_lost_far, .fault = report_far_fault};
+    const struct slice_reader reader = {.ctx = salvage,
+                                        .job = replay_far,
+                                        .stray = replay_stray_far,
+                                        .lost = report_lost_far,
+                                        .fault = report_far_fault};
     enum err err = OK;
     salvage->callbacks->clock(salvage->callbacks, 0);
     for (size_t i = 0; i < salvage->liveness.count && !err; i++) {
@@ -508,6 +522,7 @@ static enum err replay_unknown_slices(struct salvage *salvage)
         bool again = slice_liveness_count(&salvage->liveness, number) > 0;
         const struct slice_reader reader = {.ctx = salvage,
                                             .job = replay_unknown,
+                                            .stray = replay_unknown,
                                             .lost = again ? count_unknown : NULL,
                                             .fault = again ? NULL : report_far_fault};
         uint64_t bytes;

@@ -267,7 +267,7 @@ static void p5_a_damaged_end_of_a_far_job_does_not_revive_it(void **state)
 
 /* ---- salvage ---- */
 
-static bool log_damaged; /* by the test */
+static bool log_damaged; /* by the test; or a slice so that jobs of it are doubtful */
 
 struct salvaged {
     struct salvage_callbacks callbacks;
@@ -505,6 +505,36 @@ static void a_damaged_block_of_a_slice_that_is_known_in_part_counts(void **state
     model_fini(&whole);
 }
 
+/* One bad stretch hits the header and the first block: only the records in it are lost. */
+static void salvage_brings_what_is_intact_behind_a_damaged_header_and_block(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    unsigned slices = 0;
+    log_damaged = true;
+    begin_long_slices(&whole);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct salvage_counts counts;
+        unsigned lines;
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        copy_model(&model, &whole, &list);
+        assert_true(sim_disk_flip(model.disk, list.names[i], 100 * 8));
+        assert_true(sim_disk_flip(model.disk, list.names[i], (BLOCK + BATCH_HEAD + 13) * 8));
+        unsigned found = salvage_all(&model, &whole, &counts, &lines);
+        assert_int_equal(found + 1, live_jobs(&whole));
+        assert_true(counts.opaque_regions > 0);
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 1);
+    log_damaged = false;
+    model_fini(&whole);
+}
+
 /* Of a log without its first segments nobody knows how many jobs it had. */
 static void a_log_that_lacks_its_beginning_is_not_said_to_have_lost_nothing(void **state)
 {
@@ -542,6 +572,7 @@ static void a_slice_that_was_cut_is_not_said_to_have_lost_nothing(void **state)
     struct model whole;
     struct file_list list = {0};
     unsigned cuts = 0;
+    log_damaged = true; /* jobs of the block that was cut are doubtful */
     begin_far(&whole, 600);
     model_close(&whole);
     list_files(&whole, &list);
@@ -572,6 +603,7 @@ static void a_slice_that_was_cut_is_not_said_to_have_lost_nothing(void **state)
             model_fini(&model);
         }
     }
+    log_damaged = false;
     assert_true(cuts > 10);
     model_fini(&whole);
 }
@@ -648,6 +680,7 @@ int main(void)
         cmocka_unit_test(salvage_reads_no_bodies_from_a_slice_with_the_number_of_a_segment),
         cmocka_unit_test(a_missing_slice_is_told_of),
         cmocka_unit_test(a_damaged_block_of_a_slice_that_is_known_in_part_counts),
+        cmocka_unit_test(salvage_brings_what_is_intact_behind_a_damaged_header_and_block),
         cmocka_unit_test(a_log_that_lacks_its_beginning_is_not_said_to_have_lost_nothing),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
         cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),
