@@ -143,6 +143,7 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
             (void)puts("{\"ok\":false}");
         return EXIT_REFUSED;
     }
+    counts.unknown += err != OK; /* what was not read may have anything in it */
     if (out_counts)
         *out_counts = counts;
     else

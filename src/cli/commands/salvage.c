@@ -43,10 +43,9 @@ struct salvaging {
     struct core *core;
     struct salvage *from;
     struct salvage_target to;
-    struct buf jobs;       /* struct found_job */
-    struct buf lost_jobs;  /* struct found_job: those whose bodies are damaged; sorted by number */
-    const char *directory; /* the damaged store */
-    struct buf doubtful;   /* struct found_job; where 0: of any record; sorted before the search */
+    struct buf jobs;      /* struct found_job */
+    struct buf lost_jobs; /* struct found_job: those whose bodies are damaged; sorted by number */
+    struct buf doubtful;  /* struct found_job; where 0: of any record; sorted before the search */
     uint64_t carried, doubtful_carried, lost;
     bool damaged;  /* damage of the old store was reported */
     bool progress; /* a line of it is on the terminal */
@@ -235,17 +234,6 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
     return OK;
 }
 
-/* Adds the name of a record's file: segments and slices share their numbers. */
-static void add_file(const struct salvaging *salvaging, uint64_t where, struct buf *out)
-{
-    struct buf path = {0};
-    uint32_t number = (uint32_t)(where >> 32);
-    buf_addf(&path, "%s/slice-%08x", salvaging->directory, number);
-    buf_add_char(&path, '\0');
-    buf_addf(out, "%s-%08x", access(path.at, F_OK) == 0 ? "slice" : "wal", number);
-    buf_fini(&path);
-}
-
 static void notify_lost(void *ctx, const struct job *job)
 {
     struct salvaging *salvaging = ctx;
@@ -255,14 +243,16 @@ static void notify_lost(void *ctx, const struct job *job)
                 sizeof(wanted), by_seq);
     struct bytes id = job_id(job);
     struct buf line = {0};
+    char file[DISK_NAME_MAX];
+    uint64_t offset;
     if (!lost)
         return;
     buf_addf(&line, "job @%" PRIu64, job->seq);
     buf_add_str(&line, id.len ? " (" : "");
     text_add_safe(&line, id);
     buf_addf(&line, "%s is lost: its body is damaged: ", id.len ? ")" : "");
-    add_file(salvaging, lost->where, &line);
-    buf_addf(&line, ": offset %" PRIu64, (uint64_t)(uint32_t)lost->where * 8);
+    salvage_place(salvaging->from, lost->where, file, &offset);
+    buf_addf(&line, "%s: offset %" PRIu64, file, offset);
     clear_progress(salvaging);
     cli_message(salvaging->cli, "%.*s", (int)line.len, line.at);
     buf_fini(&line);
@@ -429,7 +419,6 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
     struct store_error error;
     struct salvaging salvaging = {
         .cli = cli,
-        .directory = directories[0],
         .callbacks = {.replay = replay,
                       .clock = replay_clock,
                       .happened = keep_happening,

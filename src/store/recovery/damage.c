@@ -224,7 +224,8 @@ static uint64_t end_of_last(struct walker *walker, struct region *region)
     region->mixed = walker->scan.key != 0;
     bool all = region->mixed && !has_length(walker);
     uint64_t end = walker_blank_from(walker, &region->opaque);
-    return all ? walker->scan.size_bytes : end;
+    uint64_t blocks = (walker->scan.size_bytes + BLOCK - 1) / BLOCK; /* a cut file ends in one */
+    return all ? blocks * BLOCK : end;
 }
 
 static void survey_segment(struct damage *damage, size_t index, struct walker *walker)

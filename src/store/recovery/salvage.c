@@ -6,6 +6,7 @@
 
 #include "base/codec.h"
 #include "base/mem.h"
+#include "store/recovery/aside.h"
 #include "store/recovery/damage.h"
 #include "store/recovery/history_rescue.h"
 #include "store/recovery/slice_survey.h"
@@ -23,15 +24,6 @@ enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 #define BOOT_HOUR_US  (INT64_C(3600) * 1000000)
 #define BOOT_MAX      ((UINT64_C(1) << 20) - 4)
 
-/* A job with a good body, in a segment that was set aside. */
-struct aside_job {
-    uint64_t seq;
-    uint64_t batch;  /* the last good batch header before it; 0: none */
-    uint64_t offset; /* of its record */
-    uint32_t len;
-    uint32_t number; /* of the segment */
-};
-
 struct salvage {
     struct disk *disk;
     bool locked;
@@ -44,15 +36,14 @@ struct salvage {
     bool begin_lost;  /* the log's first segments are missing */
     bool has_history; /* the log's intact batches have history entries */
     uint32_t told;    /* the last slice of which it was said that all are taken */
+    uint32_t opaque;  /* the last slice that count_unknown() counted */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
     uint64_t done_bytes, all_bytes, reported_bytes;
     struct disk_file *file; /* of the last body that was read, … */
     uint32_t file_number;   /* … and its segment; 0: none */
-    bool aside_loaded;
-    struct aside_job *aside_jobs; /* by number */
-    size_t aside_job_count, aside_job_cap;
+    struct aside aside;
 };
 
 static void print_line(struct salvage *salvage, const char *line)
@@ -69,6 +60,11 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
     (void)snprintf(line, sizeof(line), "%s: %s", file, fault);
     print_line(salvage, line);
     salvage->counts.bad_files++;
+}
+
+static void report_aside(void *ctx, const char *name, const char *text)
+{
+    report_fault(ctx, name, text);
 }
 
 /*
@@ -89,6 +85,18 @@ static bool find_batch(const struct salvage *salvage, struct walker *walker)
     return walker_seek(walker, 0, UINT64_MAX);
 }
 
+/* A file that is not read. If it was renamed, its own name is told: with that it would be. */
+static void report_unused(struct salvage *salvage, const struct found *found, const char *name)
+{
+    char fault[160], own[DISK_NAME_MAX];
+    bool renamed = found->head.number != found->number &&
+                   store_id_eq(&found->head.id, &salvage->directory.manifest.id);
+    segment_name(found->head.number, own);
+    (void)snprintf(fault, sizeof(fault), "%s%s%s", found->fault,
+                   renamed ? "; rename it back for that: " : "", renamed ? own : "");
+    report_fault(salvage, name, fault);
+}
+
 /* Identifies a segment with a damaged header by its first batch. A spare has only zeros. */
 static void identify(struct salvage *salvage, struct found *found)
 {
@@ -99,7 +107,7 @@ static void identify(struct salvage *salvage, struct found *found)
     if (!found->fault && walker_open(&walker, salvage->disk, &of, true))
         found->fault = "it cannot be opened; it is not read";
     if (found->fault) {
-        report_fault(salvage, name, found->fault);
+        report_unused(salvage, found, name);
         return;
     }
     if (find_batch(salvage, &walker)) {
@@ -134,6 +142,12 @@ static void report_manifest(struct salvage *salvage)
     }
 }
 
+static void note_begin_lost(struct salvage *salvage)
+{
+    salvage->begin_lost = true;
+    salvage->counts.opaque_regions++;
+}
+
 /* Reports segments that are missing at the log's beginning, and lengths that are wrong. Others that
    are missing are found when the batches are read. */
 static void report_segments(struct salvage *salvage)
@@ -148,7 +162,7 @@ static void report_segments(struct salvage *salvage)
                        "is here",
                        manifest->batch_first, manifest->durable);
         report_fault(salvage, "wal-*", fault);
-        salvage->begin_lost = true;
+        note_begin_lost(salvage);
     }
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
         const struct found *found = &directory->found[i];
@@ -161,7 +175,7 @@ static void report_segments(struct salvage *salvage)
                            "first that is here, and another one was",
                            manifest->batch_first, found->head.batch_first - 1);
             report_fault(salvage, name, fault);
-            salvage->begin_lost = true;
+            note_begin_lost(salvage);
         }
         if (found->head.size_bytes != found->size_bytes) {
             (void)snprintf(fault, sizeof(fault),
@@ -221,6 +235,8 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *ca
         return err;
     }
     choose_segments(salvage);
+    salvage->aside = (struct aside){
+        .disk = disk, .id = &salvage->directory.manifest.id, .fault = report_aside, .ctx = salvage};
     *out_salvage = salvage;
     return OK;
 }
@@ -233,7 +249,7 @@ void salvage_close(struct salvage *salvage)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     if (salvage->locked)
         salvage->disk->verbs->unlock(salvage->disk);
-    mem_free(salvage->aside_jobs);
+    aside_fini(&salvage->aside);
     damage_fini(&salvage->damage);
     slice_liveness_fini(&salvage->liveness);
     directory_fini(&salvage->directory);
@@ -388,6 +404,17 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
 }
 
+static enum err replay_stray_far(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    if (!slice_liveness_is_live(&salvage->liveness, where))
+        return OK;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
+    return err == ERR_CORRUPT ? OK : err;
+}
+
 static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
 {
     struct salvage *salvage = ctx;
@@ -415,8 +442,11 @@ static void report_far_fault(void *ctx, const char *name, uint64_t offset, const
 /* Replays the far jobs. Before the log, because that has the later changes of them. */
 static enum err replay_slices(struct salvage *salvage)
 {
-    const struct slice_reader reader = {
-        .ctx = salvage, .job = replay_far, .lost = report_lost_far, .fault = report_far_fault};
+    const struct slice_reader reader = {.ctx = salvage,
+                                        .job = replay_far,
+                                        .stray = replay_stray_far,
+                                        .lost = report_lost_far,
+                                        .fault = report_far_fault};
     enum err err = OK;
     salvage->callbacks->clock(salvage->callbacks, 0);
     for (size_t i = 0; i < salvage->liveness.count && !err; i++) {
@@ -469,6 +499,17 @@ static enum err replay_unknown(void *ctx, const struct record *record, uint64_t 
     return err == ERR_CORRUPT ? OK : err; /* a newer record of it is there */
 }
 
+/* The index names it, its record is damaged, and whether it lived is lost as well. */
+static void count_unknown(void *ctx, uint64_t seq, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    (void)seq;
+    if (slice_liveness_knows(&salvage->liveness, where) || salvage->opaque == where_segment(where))
+        return;
+    salvage->opaque = where_segment(where);
+    salvage->counts.opaque_regions++;
+}
+
 /* Jobs of which lost batches said that they live: all of a slice, perhaps. One that has ended comes
    back if its end has left the log. Behind those that are known to live; of two records the newer
    slice's is right. */
@@ -479,8 +520,11 @@ static enum err replay_unknown_slices(struct salvage *salvage)
     for (size_t i = 0; i < directory->slice_count && !err; i++) {
         uint32_t number = directory->slices[i].number;
         bool again = slice_liveness_count(&salvage->liveness, number) > 0;
-        const struct slice_reader reader = {
-            .ctx = salvage, .job = replay_unknown, .fault = again ? NULL : report_far_fault};
+        const struct slice_reader reader = {.ctx = salvage,
+                                            .job = replay_unknown,
+                                            .stray = replay_unknown,
+                                            .lost = again ? count_unknown : NULL,
+                                            .fault = again ? NULL : report_far_fault};
         uint64_t bytes;
         if (directory->slices[i].half_made)
             continue;
@@ -607,102 +651,6 @@ void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_co
     out_counts->boot = boots_of(salvage) + (damaged ? 2 : 1);
 }
 
-/* ---- segments that were set aside ---- */
-
-static void aside_found(void *ctx, const char *name)
-{
-    struct buf *numbers = ctx;
-    uint32_t number;
-    if (aside_name_parse(name, &number))
-        buf_add(numbers, &number, sizeof(number));
-}
-
-static int by_seq(const void *left, const void *right)
-{
-    const struct aside_job *a = left;
-    const struct aside_job *b = right;
-    if (a->seq != b->seq)
-        return a->seq < b->seq ? -1 : 1;
-    if (a->batch != b->batch)
-        return a->batch < b->batch ? -1 : 1;
-    if (a->number != b->number)
-        return a->number < b->number ? -1 : 1;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-/* Adds the intact jobs of a segment that was set aside; `bytes` are its file. */
-static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
-{
-    struct record record;
-    uint32_t tag = store_tag(&salvage->directory.manifest.id);
-    uint64_t batch = 0;
-    for (size_t at = 0; len - at >= RECORD_JOB_HEAD;) {
-        struct batch_head head;
-        if (at % BLOCK == 0 && batch_head_decode(bytes + at, len - at, &head) == FORMAT_GOOD &&
-            head.segment == number && head.store_tag == tag)
-            batch = head.number;
-        bool whole = !record_decode(bytes + at, len - at, &record) &&
-                     record.event.kind == EVENT_JOB && record_body_good(&record);
-        if (whole && salvage->aside_job_count == salvage->aside_job_cap) {
-            salvage->aside_job_cap = salvage->aside_job_cap ? salvage->aside_job_cap * 2 : 64;
-            salvage->aside_jobs = mem_realloc(
-                salvage->aside_jobs, salvage->aside_job_cap * sizeof(*salvage->aside_jobs));
-        }
-        if (whole)
-            salvage->aside_jobs[salvage->aside_job_count++] = (struct aside_job){
-                .seq = record.event.job.seq,
-                .batch = batch,
-                .offset = at,
-                .len = (uint32_t)record.len,
-                .number = number,
-            };
-        at += whole ? record.len : 8;
-    }
-}
-
-static void read_aside(struct salvage *salvage, uint32_t number)
-{
-    char name[DISK_NAME_MAX];
-    struct file_bytes file; /* what cannot be read is zeros, in which there are no jobs */
-    aside_name(number, name);
-    if (directory_read_file(salvage->disk, name, SEGMENT_FILE_MAX, &file))
-        return;
-    if (file.size_bytes > file.len)
-        report_fault(salvage, name, "it is longer than a segment can be: the rest is not read");
-    take_aside_jobs(salvage, number, file.at, file.len);
-    mem_free(file.at);
-}
-
-/* The newest intact record of the job in segments that were set aside, or NULL. */
-static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
-{
-    if (!salvage->aside_loaded) {
-        struct buf numbers = {0};
-        salvage->aside_loaded = true;
-        if (salvage->disk->verbs->list(salvage->disk, aside_found, &numbers) == OK) {
-            for (size_t i = 0; i < numbers.len; i += sizeof(uint32_t)) {
-                uint32_t number;
-                memcpy(&number, numbers.at + i, sizeof(number));
-                read_aside(salvage, number);
-            }
-        }
-        buf_fini(&numbers);
-        if (salvage->aside_job_count)
-            qsort(salvage->aside_jobs, salvage->aside_job_count, sizeof(*salvage->aside_jobs),
-                  by_seq);
-    }
-    size_t low = 0; /* becomes the index behind the last with that number */
-    for (size_t high = salvage->aside_job_count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (salvage->aside_jobs[middle].seq <= seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool found = low > 0 && salvage->aside_jobs[low - 1].seq == seq;
-    return found ? &salvage->aside_jobs[low - 1] : NULL;
-}
-
 /* ---- bodies ---- */
 
 /* Is it a segment's number? Then a slice of that number is of another store: they share a row. */
@@ -714,6 +662,20 @@ static bool is_segment(const struct salvage *salvage, uint32_t number)
     return i < salvage->directory.used;
 }
 
+static void name_file(const struct salvage *salvage, uint32_t number, char name[DISK_NAME_MAX])
+{
+    segment_name(number, name);
+    if (!is_segment(salvage, number) && directory_has_slice(&salvage->directory, number))
+        slice_name(number, name);
+}
+
+void salvage_place(const struct salvage *salvage, uint64_t where, char name[DISK_NAME_MAX],
+                   uint64_t *out_offset)
+{
+    name_file(salvage, where_segment(where), name);
+    *out_offset = where_offset(where);
+}
+
 static enum err open_segment(struct salvage *salvage, uint32_t number)
 {
     char name[DISK_NAME_MAX];
@@ -722,9 +684,7 @@ static enum err open_segment(struct salvage *salvage, uint32_t number)
     if (salvage->file_number)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     salvage->file_number = 0;
-    segment_name(number, name);
-    if (!is_segment(salvage, number) && directory_has_slice(&salvage->directory, number))
-        slice_name(number, name);
+    name_file(salvage, number, name);
     enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
     if (!err)
         salvage->file_number = number;
@@ -754,34 +714,13 @@ static enum err read_record(struct salvage *salvage, uint64_t where, enum event_
     return OK;
 }
 
-/* Reads the newest intact record of the job in segments that were set aside. */
-static enum err read_aside_record(struct salvage *salvage, uint64_t seq, struct arena *arena,
-                                  struct record *out_record)
-{
-    char name[DISK_NAME_MAX];
-    struct disk_file *file;
-    const struct aside_job *job = find_aside(salvage, seq);
-    if (!job)
-        return ERR_DAMAGED;
-    char *at = arena_alloc(arena, job->len);
-    aside_name(job->number, name);
-    if (salvage->disk->verbs->open(salvage->disk, name, false, &file))
-        return ERR_DAMAGED;
-    enum err err = directory_read_all(salvage->disk, file, job->offset, at, job->len);
-    salvage->disk->verbs->close(salvage->disk, file);
-    if (err || record_decode(at, job->len, out_record) || out_record->event.kind != EVENT_JOB ||
-        out_record->event.job.seq != seq || !record_body_good(out_record))
-        return ERR_DAMAGED; /* the disk gives other bytes than before */
-    return OK;
-}
-
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
                       struct salvage_body *out_body)
 {
     struct record record;
     enum err err = read_record(salvage, where, EVENT_JOB, arena, &record);
     bool aside = err || record.event.job.seq != seq;
-    if (aside && read_aside_record(salvage, seq, arena, &record))
+    if (aside && aside_read(&salvage->aside, seq, arena, &record))
         return ERR_DAMAGED;
     *out_body = (struct salvage_body){record.event, aside};
     return OK;

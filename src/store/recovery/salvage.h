@@ -86,6 +86,10 @@ enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, str
 enum err salvage_read_note(struct salvage *salvage, uint64_t seq, uint64_t where,
                            struct arena *arena, struct event *out_event) MUST_USE;
 
+/* Names the file that salvage_read() reads for a place, and the offset in it. O(segments). */
+void salvage_place(const struct salvage *salvage, uint64_t where, char name[DISK_NAME_MAX],
+                   uint64_t *out_offset);
+
 void salvage_close(struct salvage *salvage); /* NULL does nothing */
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/log/segments.h"
+#include "store/slices/far_record.h"
 #include "store/varint.h"
 
 /* ---- slices by the log ---- */
@@ -267,6 +268,22 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
            batch_whole(out_head, block, 0) && block_fits(block, out_head);
 }
 
+/* Finds intact jobs at any offset: their records have checksums of their own. */
+static enum err report_strays(const struct survey *survey, uint64_t start, uint64_t end)
+{
+    const struct slice_reader *reader = survey->reader;
+    enum err err = OK;
+    CHECK(start <= end && end <= survey->len);
+    for (uint64_t at = start; end - at >= FAR_RECORD_MIN && !err;) {
+        struct record record;
+        bool whole = decode_at(survey, at, end, &record);
+        if (whole)
+            err = reader->stray(reader->ctx, &record, where_of(survey->number, at));
+        at += whole ? record.len : 8;
+    }
+    return err;
+}
+
 /* Checks the consecutive blocks. `reports`: calls reader->job for the jobs of intact ones. */
 static enum err check_blocks(const struct survey *survey, uint64_t data_end, bool reports)
 {
@@ -281,9 +298,12 @@ static enum err check_blocks(const struct survey *survey, uint64_t data_end, boo
             continue;
         }
         fault(survey, at, "a block of far jobs is damaged", survey->index_good);
+        uint64_t start = at;
         do
             at += BLOCK;
         while (at < data_end && !is_block(survey, at, data_end, &head));
+        if (reports && survey->reader->stray)
+            err = report_strays(survey, start, at < data_end ? at : data_end);
         number = head.number;
     }
     return err;

@@ -40,6 +40,9 @@ struct slice_reader {
     void *ctx;
     /* An intact job. An error ends the reading with it. */
     enum err (*job)(void *ctx, const struct record *record, uint64_t where);
+    /* The same of one that was found in a damaged block, while the index is damaged, too: it may be
+       in the body of another one, which a client has written. May be NULL. */
+    enum err (*stray)(void *ctx, const struct record *record, uint64_t where);
     /* The index names a job whose record at this place is damaged. This and `fault` may be NULL. */
     void (*lost)(void *ctx, uint64_t seq, uint64_t where);
     /* The file is damaged at this offset. `whole`: `lost` is called for every job concerned;

@@ -227,12 +227,41 @@ static void p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost(void **s
     model_fini(&model);
 }
 
+/* The last batch of a file that was used again is lost, and the file was cut in the block behind
+ * it. */
+static void salvage_reads_a_reused_segment_that_was_cut_within_a_block(void **state)
+{
+    (void)state;
+    enum { MAGIC_AT = 8 };
+    for (uint64_t cut = 1; cut < BLOCK; cut += 511) {
+        struct model model;
+        char name[DISK_NAME_MAX];
+        uint64_t len;
+        reuse_open_bed(&model, 3);
+        uint32_t number = go_on(&model, 7);
+        segment_name(number, name);
+        assert_int_equal(model_push(&model), OK);
+        model_close(&model);
+        uint64_t last = last_batch(&model, name, number), left = last + BLOCK + cut;
+        const char *at = sim_disk_file(model.disk, name, &len);
+        char *bytes = mem_aligned(BLOCK, (size_t)len);
+        memcpy(bytes, at, (size_t)len);
+        bytes[last + MAGIC_AT] ^= 1;
+        assert_true(left < len);
+        sim_disk_put(model.disk, name, bytes, (size_t)left);
+        assert_true(salvage(&model).lines > 1); /* the file, and the batch */
+        mem_free(bytes);
+        model_fini(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p5_salvage_revives_no_job_of_the_earlier_segment),
         cmocka_unit_test(p5_salvage_takes_no_record_behind_a_batchs_end_for_its_own),
         cmocka_unit_test(p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost),
+        cmocka_unit_test(salvage_reads_a_reused_segment_that_was_cut_within_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,7 +267,7 @@ static void p5_a_damaged_end_of_a_far_job_does_not_revive_it(void **state)
 
 /* ---- salvage ---- */
 
-static bool log_damaged; /* by the test */
+static bool log_damaged; /* by the test; or a slice so that jobs of it are doubtful */
 
 struct salvaged {
     struct salvage_callbacks callbacks;
@@ -420,6 +420,145 @@ static void salvage_brings_far_jobs_whose_slice_the_log_does_not_name(void **sta
     model_fini(&whole);
 }
 
+/* Slices of several blocks, each named in a batch of its own. */
+static void begin_long_slices(struct model *model)
+{
+    struct store_stats stats = {0};
+    far_model(model, 5);
+    model->options.segment_bytes = 8 * MODEL_SEGMENT;
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = 3000;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < 2000 && stats.slice_jobs < 150; i++) {
+        assert_int_equal(model_push(model), OK);
+        model_turn(model);
+        store_stats(model->store, &stats);
+    }
+    model_settle(model);
+    assert_true(stats.slice_jobs >= 150);
+}
+
+static void damage_last_block(struct model *model, const char *name)
+{
+    uint64_t len = 0;
+    const char *at = sim_disk_file(model->disk, name, &len);
+    struct slice_head head;
+    assert_int_equal(slice_head_decode(at, &head), FORMAT_GOOD);
+    struct slice_fence *fences = mem_alloc(head.blocks * sizeof(*fences));
+    assert_int_equal(slice_fences_decode(&head, at + head.data_end, fences), OK);
+    uint64_t block = (uint64_t)fences[head.blocks - 1].offset * BLOCK;
+    assert_true(sim_disk_flip(model->disk, name, (block + BATCH_HEAD + 13) * 8));
+    mem_free(fences);
+}
+
+/* Zeros, as if the log had not come so far, and there is no manifest that knows better. */
+static void forget_log(struct model *model, const char *name, uint64_t from)
+{
+    uint64_t len = 0;
+    const char *at = sim_disk_file(model->disk, name, &len);
+    char *bytes = mem_aligned(BLOCK, len);
+    memcpy(bytes, at, from);
+    memset(bytes + from, 0, len - from);
+    sim_disk_put(model->disk, name, bytes, len);
+    mem_free(bytes);
+    (void)sim_disk_delete(model->disk, MANIFEST_NAME);
+}
+
+/* Where the log says nothing of a slice's end any more, a lost job there may have lived: it counts.
+ */
+static void a_damaged_block_of_a_slice_that_is_known_in_part_counts(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    unsigned lines, partly = 0;
+    log_damaged = true;
+    begin_long_slices(&whole);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        (void)sim_disk_file(whole.disk, list.names[i], &len);
+        for (uint64_t from = BLOCK; memcmp(list.names[i], "wal-", 4) == 0 && from < len;
+             from += sim_every() * BLOCK)
+            for (size_t j = 0; j < list.count; j++) {
+                struct salvage_counts before, counts;
+                if (memcmp(list.names[j], "slice-", 6) != 0)
+                    continue;
+                copy_model(&model, &whole, &list);
+                forget_log(&model, list.names[i], from);
+                unsigned found = salvage_all(&model, &whole, &before, &lines);
+                damage_last_block(&model, list.names[j]);
+                unsigned left = salvage_all(&model, &whole, &counts, &lines);
+                assert_true(left + 1 >= found && left <= found);
+                if (left < found) {
+                    assert_true(counts.lost_jobs + counts.opaque_regions >
+                                before.lost_jobs + before.opaque_regions);
+                    partly += counts.opaque_regions > before.opaque_regions;
+                }
+                model_fini(&model);
+            }
+    }
+    print_message("%u in parts of slices that the log does not name\n", partly);
+    assert_true(partly > 0);
+    log_damaged = false;
+    model_fini(&whole);
+}
+
+/* One bad stretch hits the header and the first block: only the records in it are lost. */
+static void salvage_brings_what_is_intact_behind_a_damaged_header_and_block(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    unsigned slices = 0;
+    log_damaged = true;
+    begin_long_slices(&whole);
+    model_close(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        struct salvage_counts counts;
+        unsigned lines;
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        copy_model(&model, &whole, &list);
+        assert_true(sim_disk_flip(model.disk, list.names[i], 100 * 8));
+        assert_true(sim_disk_flip(model.disk, list.names[i], (BLOCK + BATCH_HEAD + 13) * 8));
+        unsigned found = salvage_all(&model, &whole, &counts, &lines);
+        assert_int_equal(found + 1, live_jobs(&whole));
+        assert_true(counts.opaque_regions > 0);
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 1);
+    log_damaged = false;
+    model_fini(&whole);
+}
+
+/* Of a log without its first segments nobody knows how many jobs it had. */
+static void a_log_that_lacks_its_beginning_is_not_said_to_have_lost_nothing(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    struct salvage_counts counts;
+    unsigned lines, segments = 0;
+    log_damaged = true;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    list_files(&whole, &list);
+    copy_model(&model, &whole, &list);
+    for (size_t i = 0; i < list.count; i++)
+        segments +=
+            memcmp(list.names[i], "wal-", 4) == 0 && sim_disk_delete(model.disk, list.names[i]);
+    assert_true(segments > 1);
+    assert_true(salvage_all(&model, &whole, &counts, &lines) < live_jobs(&whole));
+    assert_true(counts.opaque_regions > 0);
+    log_damaged = false;
+    model_fini(&model);
+    model_fini(&whole);
+}
+
 static void note_line(void *ctx, const char *line)
 {
     char *last = ctx;
@@ -433,6 +572,7 @@ static void a_slice_that_was_cut_is_not_said_to_have_lost_nothing(void **state)
     struct model whole;
     struct file_list list = {0};
     unsigned cuts = 0;
+    log_damaged = true; /* jobs of the block that was cut are doubtful */
     begin_far(&whole, 600);
     model_close(&whole);
     list_files(&whole, &list);
@@ -463,6 +603,7 @@ static void a_slice_that_was_cut_is_not_said_to_have_lost_nothing(void **state)
             model_fini(&model);
         }
     }
+    log_damaged = false;
     assert_true(cuts > 10);
     model_fini(&whole);
 }
@@ -538,6 +679,9 @@ int main(void)
         cmocka_unit_test(a_slice_that_was_cut_is_not_said_to_have_lost_nothing),
         cmocka_unit_test(salvage_reads_no_bodies_from_a_slice_with_the_number_of_a_segment),
         cmocka_unit_test(a_missing_slice_is_told_of),
+        cmocka_unit_test(a_damaged_block_of_a_slice_that_is_known_in_part_counts),
+        cmocka_unit_test(salvage_brings_what_is_intact_behind_a_damaged_header_and_block),
+        cmocka_unit_test(a_log_that_lacks_its_beginning_is_not_said_to_have_lost_nothing),
         cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
         cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),
     };
