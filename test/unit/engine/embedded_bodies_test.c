@@ -166,13 +166,15 @@ static int tear_down(void **state)
     return mem_used() == 0 ? 0 : -1;
 }
 
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
 int main(void)
 {
     log_level_set((enum log_level)(LOG_ERROR + 1)); /* bodies that are damaged are no news here */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(p2_a_job_whose_body_is_damaged_is_buried_and_holds_up_nobody),
-        cmocka_unit_test(a_job_whose_body_cannot_be_read_now_comes_back_later),
-        cmocka_unit_test(p8_a_full_disk_takes_what_makes_room_alone),
+        TEST(p2_a_job_whose_body_is_damaged_is_buried_and_holds_up_nobody),
+        TEST(a_job_whose_body_cannot_be_read_now_comes_back_later),
+        TEST(p8_a_full_disk_takes_what_makes_room_alone),
     };
-    return cmocka_run_group_tests(tests, NULL, tear_down);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
