@@ -205,6 +205,47 @@ static void a_new_body_that_waits_meets_what_has_happened_meanwhile(void **state
     }
 }
 
+/* With no budget left one is written in a turn, and the next turn comes at once. */
+static void p8_new_bodies_whose_properties_came_are_written_one_a_turn(void **state)
+{
+    (void)state;
+    enum { JOBS = 3 };
+    static const char *const ids[JOBS] = {"i", "j", "k"};
+    struct budget budget = {.left_ns = BUDGET_UNLIMITED};
+    delivery_bed_open(&bed, true, 6);
+    for (int i = 0; i < JOBS; i++)
+        push_delayed(ids[i], BYTES("target"), BYTES("body"));
+    delivery_restart(&bed, DELIVERY_KILL);
+    delivery_settle(&bed, 20);
+    sim_disk_cold(bed.disk, true);
+    bed.engine->verbs->use_budget(bed.engine, &budget);
+    bed.engine->verbs->begin(bed.engine);
+    for (int i = 0; i < JOBS; i++) {
+        struct cmd change = {
+            .kind = CMD_RESCHEDULE,
+            .job = {.ref.id = bytes_str(ids[i]), .has_body = true, .body = BYTES("new")}};
+        (void)bed.engine->verbs->submit(bed.engine, &change, NULL);
+    }
+    (void)bed.engine->verbs->end(bed.engine);
+    assert_int_equal(embedded_waiting_replies(bed.embedded), JOBS);
+    while (sim_disk_step(bed.disk, LANE_READ))
+        continue;
+    budget.left_ns = 0;
+    for (unsigned left = JOBS - 1; left > 0; left--) {
+        bed.engine->verbs->begin(bed.engine);
+        assert_int_equal(embedded_waiting_replies(bed.embedded), left);
+        assert_int_equal(bed.engine->verbs->end(bed.engine), bed.loop.now_us);
+    }
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+    delivery_settle(&bed, 20);
+    for (int i = 0; i < JOBS; i++) {
+        assert_int_equal(of_job(CMD_GET, ids[i]), OK);
+        assert_true(bytes_eq(bed.answer.job.body, BYTES("new")));
+        assert_true(bytes_eq(bed.answer.job.properties, BYTES("target")));
+    }
+    delivery_bed_close(&bed);
+}
+
 static void p7_a_new_body_that_waits_when_the_engine_ends_has_failed(void **state)
 {
     (void)state;
@@ -701,6 +742,7 @@ int main(void)
         cmocka_unit_test(a_new_body_keeps_the_properties),
         cmocka_unit_test(a_large_new_body_is_taken_over),
         cmocka_unit_test(a_new_body_that_waits_meets_what_has_happened_meanwhile),
+        cmocka_unit_test(p8_new_bodies_whose_properties_came_are_written_one_a_turn),
         cmocka_unit_test(p7_a_new_body_that_waits_when_the_engine_ends_has_failed),
         cmocka_unit_test(settings_have_a_version_that_can_be_asked_for),
         cmocka_unit_test(p8_settings_have_limits),

@@ -320,6 +320,36 @@ static void jobs_near_and_far_that_are_due_by_some_times_are_counted(void **stat
     }
 }
 
+static struct engine_stats last_stats;
+
+static void keep_stats(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_non_null(reply->stats);
+    last_stats = *reply->stats;
+}
+
+/* Those of the first day are due in two hours and some minutes. */
+static void statistics_count_the_far_jobs_that_are_due_soon(void **state)
+{
+    (void)state;
+    enum { NEAR = 40, SPANS = 4 };
+    struct ticket ticket = {.answered = keep_stats};
+    struct cmd ask_stats = {.kind = CMD_TOPICS,
+                            .topic = {.max = 1, .stats = true, .due_within = true}};
+    unsigned of_a_day = 0;
+    for (unsigned i = 0; i < JOBS; i++)
+        of_a_day += i % 7 == 0;
+    for (unsigned i = 0; i < NEAR; i++)
+        assert_int_equal(push(JOBS + i, bed.loop.now_us + 100 * SECOND_US, IF_EXISTS_REJECT), OK);
+    assert_int_equal(totals().far, JOBS);
+    turn(&ask_stats, &ticket);
+    assert_int_equal(last_stats.due_within[0], 0);
+    assert_int_equal(last_stats.due_within[1], NEAR);
+    assert_int_equal(last_stats.due_within[2], NEAR);
+    assert_int_equal(last_stats.due_within[3], NEAR + of_a_day);
+}
+
 /* With a budget for one step a turn. */
 static void counting_goes_on_a_step_a_turn_with_no_budget_left_and_can_be_cancelled(void **state)
 {
@@ -687,6 +717,7 @@ int main(void)
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),
         COLD(p5_a_command_whose_client_has_gone_is_not_done_later),
         TEST(jobs_near_and_far_that_are_due_by_some_times_are_counted),
+        TEST(statistics_count_the_far_jobs_that_are_due_soon),
         TEST(counting_goes_on_a_step_a_turn_with_no_budget_left_and_can_be_cancelled),
         TEST(what_waits_at_the_end_is_told_so),
         TEST(what_is_brought_back_is_left_out_only_if_its_number_lives),

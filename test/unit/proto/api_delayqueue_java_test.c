@@ -148,9 +148,67 @@ static void failures_have_the_originals_shape(void **state)
     assert_int_equal(status(), 404);
 }
 
+/* The first parameter of a name counts, the query before the form. */
+static void a_parameter_that_is_given_twice_is_the_first(void **state)
+{
+    (void)state;
+    struct call call = call_of(HTTP_M_POST, "/push?topic=first&topic=second&message=1",
+                               "topic=third&delayTime=1&ttrTime=5&message=2");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_text(call.cmd.push.topic, "first");
+    assert_text(call.cmd.push.body, "1");
+}
+
+static void numbers_are_taken_up_to_their_limits(void **state)
+{
+    static const struct {
+        const char *target;
+        bool taken;
+    } cases[] = {
+        {"/push?topic=t&delayTime=1&ttrTime=1&message=", true},
+        {"/push?topic=t&delayTime=1&ttrTime=0&message=", false},
+        {"/push?topic=t&delayTime=1&ttrTime=86400&message=", true},
+        {"/push?topic=t&delayTime=1&ttrTime=86401&message=", false},
+        {"/push?topic=t&delayTime=253402300799999&ttrTime=5&message=", true},
+        {"/push?topic=t&delayTime=253402300800000&ttrTime=5&message=", false},
+        {"/push?topic=t&delayTime=9300000000000000&ttrTime=5&message=", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if ((call_of(HTTP_M_POST, cases[i].target, NULL).kind == CALL_CMD) != cases[i].taken)
+            fail_msg("%s", cases[i].target);
+    }
+    for (unsigned more = 0; more < 2; more++) {
+        struct buf form = {0};
+        buf_add_str(&form, "topic=t&delayTime=1&ttrTime=5&message=");
+        for (size_t i = 0; i < fixture_limits.body_bytes + more; i++)
+            buf_add_char(&form, 'a');
+        buf_add_char(&form, '\0');
+        struct call call = call_of(HTTP_M_POST, "/push", form.at);
+        assert_int_equal(call.kind, more ? CALL_PROBLEM : CALL_CMD);
+        if (more)
+            assert_non_null(strstr(refusal(&call), "limits.body_bytes"));
+        buf_fini(&form);
+    }
+}
+
+/* Clients of the original look at the code in the body alone. */
+static void an_engines_refusal_is_answered_200(void **state)
+{
+    (void)state;
+    struct call call = call_of(HTTP_M_POST, "/finish?id=7", NULL);
+    assert_true(call.cmd.job.is_done);
+    struct reply reply = {.kind = CMD_DELETE, .err = ERR_STORE_FAILED};
+    assert_non_null(strstr(answer(&call, &reply), "{\"code\":1,"));
+    assert_int_equal(status(), 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_parameter_that_is_given_twice_is_the_first),
+        cmocka_unit_test(numbers_are_taken_up_to_their_limits),
+        cmocka_unit_test(an_engines_refusal_is_answered_200),
         cmocka_unit_test(a_push_takes_query_and_form_and_both_dates),
         cmocka_unit_test(a_ttr_over_the_limit_is_refused),
         cmocka_unit_test(a_pop_does_not_wait),

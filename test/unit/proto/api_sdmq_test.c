@@ -279,6 +279,68 @@ static void refused_pushes_have_the_originals_form(void **state)
     }
 }
 
+/* `before`, a letter so many times, `behind`. */
+static struct call push_of(const char *before, unsigned count, const char *behind)
+{
+    struct buf body = {0};
+    buf_add_str(&body, before);
+    for (unsigned i = 0; i < count; i++)
+        buf_add_char(&body, 'a');
+    buf_add_str(&body, behind);
+    buf_add_char(&body, '\0');
+    struct call call = push(body.at);
+    buf_fini(&body);
+    return call;
+}
+
+static void a_push_is_taken_up_to_its_limits(void **state)
+{
+    static const struct {
+        const char *before;
+        unsigned count;
+        const char *behind;
+        bool taken;
+    } cases[] = {
+        {"{\"topic\":\"t\",\"id\":\"1\",\"subtopic\":\"", 250, "\"}", true},
+        {"{\"topic\":\"t\",\"id\":\"1\",\"subtopic\":\"", 251, "\"}", false},
+        {"{\"topic\":\"t\",\"id\":\"1\",\"bizKey\":\"", 128, "\"}", true},
+        {"{\"topic\":\"t\",\"id\":\"1\",\"bizKey\":\"", 129, "\"}", false},
+        {"{\"topic\":\"t\",\"extendData\":\"", 2000, "\"}", true},
+        {"{\"topic\":\"t\",\"extendData\":\"", 2001, "\"}", false},
+        {"{\"topic\":\"t\",\"extendData\":\"\\u0000\"}", 0, "", false},
+        {"{\"topic\":\"t\",\"priority\":4294967295}", 0, "", true},
+        {"{\"topic\":\"t\",\"priority\":4294967296}", 0, "", false},
+        {"{\"topic\":\"t\",\"ttl\":86400}", 0, "", true},
+        {"{\"topic\":\"t\",\"ttl\":-1}", 0, "", false},
+        {"{\"topic\":\"t\",\"status\":5}", 0, "", true}, /* restored */
+        {"{\"topic\":\"t\",\"status\":1}", 0, "", false},
+        {"{\"topic\":\"t\",\"createTime\":253402300799999,\"delay\":-1}", 0, "", true},
+        {"{\"topic\":\"t\",\"createTime\":253402300799999}", 0, "", false},
+        {"{\"topic\":\"t\",\"createTime\":253402300800000,\"delay\":-1}", 0, "", false},
+        {"{\"topic\":\"t\",\"createTime\":-1}", 0, "", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct call call = push_of(cases[i].before, cases[i].count, cases[i].behind);
+        if ((call.kind == CALL_CMD) != cases[i].taken)
+            fail_msg("%s%u%s", cases[i].before, cases[i].count, cases[i].behind);
+    }
+}
+
+/* Of two members of one name the last one counts, and null unsets it. */
+static void times_before_1970_and_without_a_value_are_taken(void **state)
+{
+    (void)state;
+    struct call call = push("{\"topic\":\"t\",\"createTime\":0,\"body\":\"x\",\"body\":null}");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_int_equal(properties_of(&call).create_ms, NOW_US / 1000);
+    assert_int_equal(call.cmd.push.due_us, NOW_US / 1000 * 1000);
+    assert_int_equal(call.cmd.push.body.len, 0);
+    call = push("{\"topic\":\"t\",\"createTime\":1000,\"delay\":-5000,\"priority\":3}");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_in_range(call.cmd.push.due_us, 0, 999);
+}
+
 static void paths_and_methods_that_are_none_are_refused(void **state)
 {
     (void)state;
@@ -325,6 +387,8 @@ int main(void)
         cmocka_unit_test(jobs_are_ended_by_either_name_of_the_parameter),
         cmocka_unit_test(restores_say_what_and_how_long),
         cmocka_unit_test(refused_pushes_have_the_originals_form),
+        cmocka_unit_test(a_push_is_taken_up_to_its_limits),
+        cmocka_unit_test(times_before_1970_and_without_a_value_are_taken),
         cmocka_unit_test(paths_and_methods_that_are_none_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,8 @@ static void only_names_that_nobody_can_point_elsewhere_are_known(void **state)
         {"127.0.0.1.", false},
         {"127.0.0", false},
         {"127.0.0.1.1", false},
+        {"127.0.0.", false},
+        {"1.2.3.", false},
         {"127.0.0.256", false},
         {"4294967423.0.0.1", false},
         {"127.0.0.0x1", false},
@@ -75,6 +77,10 @@ static void a_name_of_the_configuration_has_no_port_and_no_path(void **state)
     assert_false(host_is_name(BYTES("queue:9277")));
     assert_false(host_is_name(BYTES("http://queue")));
     assert_false(host_is_name(BYTES("*.example")));
+    char longest[254]; /* DNS has no longer ones than 253 bytes */
+    memset(longest, 'a', sizeof(longest));
+    assert_true(host_is_name(bytes_of(longest, 253)));
+    assert_false(host_is_name(bytes_of(longest, 254)));
     assert_int_equal(host_without_port(BYTES("a:1")).len, 1);
     assert_int_equal(host_without_port(BYTES("a1")).len, 2);
     assert_int_equal(host_without_port(BYTES("[::1]:80")).len, 5);

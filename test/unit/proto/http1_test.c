@@ -505,9 +505,40 @@ static void a_date_is_written_as_the_rfc_does(void **state)
     assert_string_equal(http_date(4107542400, room).at, "Mon, 01 Mar 2100 00:00:00 GMT");
 }
 
+/* All chunks together; the last of them may fill the limit. */
+static void a_chunked_body_may_be_as_long_as_the_limit(void **state)
+{
+    static const struct {
+        const char *chunks;
+        enum http_progress wanted;
+    } cases[] = {
+        {"8\r\n01234567\r\n0\r\n\r\n", HTTP_READY},
+        {"4\r\n0123\r\n4\r\n4567\r\n0\r\n\r\n", HTTP_READY},
+        {"9\r\n", HTTP_BAD},
+        {"4\r\n0123\r\n5\r\n", HTTP_BAD},
+    };
+    struct http_limits small = limits;
+    (void)state;
+    small.body_bytes = 8;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http1 http;
+        size_t used;
+        struct buf text = {0};
+        buf_add_str(&text, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        buf_add_str(&text, cases[i].chunks);
+        http1_init(&http, &small);
+        assert_int_equal(http1_feed(&http, buf_bytes(&text), &used), cases[i].wanted);
+        if (cases[i].wanted == HTTP_READY)
+            assert_true(bytes_eq(http.request.body, BYTES("01234567")));
+        http1_fini(&http);
+        buf_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chunked_body_may_be_as_long_as_the_limit),
         cmocka_unit_test(every_hostile_case_has_its_answer),
         cmocka_unit_test(a_wrong_line_end_is_found_anywhere),
         cmocka_unit_test(the_stream_may_be_cut_anywhere),

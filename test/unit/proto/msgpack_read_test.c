@@ -85,6 +85,9 @@ static void other_kinds_are_told_apart(void **state)
     assert_int_equal(only(BYTES("\xc9\0\0\0\x01\x01x")).kind, MSGPACK_EXTENSION);
     assert_int_equal(only(BYTES("\x83")).number, 3);
     assert_int_equal(only(BYTES("\x94")).number, 4);
+    assert_int_equal(only(BYTES("\x80")).kind, MSGPACK_MAP);
+    assert_int_equal(only(BYTES("\x8f")).kind, MSGPACK_MAP);
+    assert_int_equal(only(BYTES("\x90")).kind, MSGPACK_ARRAY);
     assert_int_equal(only(BYTES("\xdc\x01\0")).number, 256);
     assert_int_equal(only(BYTES("\xdd\0\0\x01\0")).kind, MSGPACK_ARRAY);
     assert_int_equal(only(BYTES("\xde\0\x05")).kind, MSGPACK_MAP);

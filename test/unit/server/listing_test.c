@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "beanstalk_peer.h"
+#include "engine/embedded/embedded.h"
 #include "server/server.h"
 #include "wire.h"
 
@@ -69,19 +70,24 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The answer to a listing of all jobs; valid until the next one. */
-static struct wire_answer list(void)
+/* The answer to a request; valid until the next one. */
+static struct wire_answer answer_to(const char *method, const char *path)
 {
     struct wire_answer answer = {0};
     struct buf data = {0};
     sim_peer_take(peer, sim_peer_received(peer).len);
-    wire_request(&data, BYTES("GET"), BYTES("/v1/topics/t/jobs?limit=1000&properties=true"), NULL,
-                 (struct bytes){0});
+    wire_request(&data, bytes_str(method), bytes_str(path), NULL, (struct bytes){0});
     sim_peer_send(peer, buf_bytes(&data));
     buf_fini(&data);
     pass(world, SECOND_US);
     assert_true(wire_cut(sim_peer_received(peer), &answer) > 0);
     return answer;
+}
+
+/* To a listing of all jobs. */
+static struct wire_answer list(void)
+{
+    return answer_to("GET", "/v1/topics/t/jobs?limit=1000&properties=true");
 }
 
 static unsigned count_of(struct bytes in, const char *what)
@@ -137,6 +143,41 @@ static void a_job_that_has_gone_is_left_out(void **state)
     assert_int_equal(count_of(answer.body, "\"id\":\"job-3\""), 0);
 }
 
+/* What they take while they are under way counts for the connection, and no longer: it would not be
+   read any more. */
+static void p8_one_connection_has_any_number_of_listings_and_replays(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 12; i++)
+        assert_int_equal(list().status, 200);
+    for (unsigned i = 0; i < 80; i++)
+        assert_int_equal(answer_to("POST", "/v1/topics/t/replay").status, 200);
+}
+
+/* Nothing is read for it any more, and no answer comes to what has gone. */
+static void who_leaves_while_its_jobs_are_read_is_forgotten(void **state)
+{
+    struct buf data = {0};
+    (void)state;
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    world_hold_disk(world, true);
+    peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    wire_request(&data, BYTES("GET"), BYTES("/v1/topics/t/jobs?limit=1000&properties=true"), NULL,
+                 (struct bytes){0});
+    sim_peer_send(peer, buf_bytes(&data));
+    buf_fini(&data);
+    pass(world, SECOND_US);
+    assert_in_range(embedded_waiting_replies(world_embedded(world)), 1, JOBS / 2);
+    sim_peer_reset(peer);
+    pass(world, SECOND_US);
+    assert_int_equal(embedded_waiting_replies(world_embedded(world)), 0);
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    assert_int_equal(server_sessions(world_server(world)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +186,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_job_whose_body_is_damaged_is_shown_without_its_properties,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_has_gone_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_leaves_while_its_jobs_are_read_is_forgotten, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(p8_one_connection_has_any_number_of_listings_and_replays,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

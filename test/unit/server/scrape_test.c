@@ -98,11 +98,33 @@ static void who_leaves_while_metrics_are_gathered_is_forgotten(void **state)
     world_free(world);
 }
 
+/* What one takes counts for its connection until it is answered, and no longer. */
+static void p8_one_connection_asks_again_and_again(void **state)
+{
+    enum { SCRAPES = 6 };
+    (void)state;
+    struct world *world = begin_with_topics(3);
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    for (unsigned i = 0; i < SCRAPES; i++) {
+        struct wire_answer answer = {0};
+        struct buf data = {0};
+        wire_request(&data, BYTES("GET"), BYTES("/metrics"), NULL, (struct bytes){0});
+        sim_peer_send(peer, buf_bytes(&data));
+        buf_fini(&data);
+        pass(world, SECOND_US);
+        assert_true(wire_cut(sim_peer_received(peer), &answer) > 0);
+        assert_int_equal(answer.status, 200);
+        sim_peer_take(peer, sim_peer_received(peer).len);
+    }
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_metrics_ask_for_a_page_of_topics_a_turn_and_the_worker_writes_them),
         cmocka_unit_test(who_leaves_while_metrics_are_gathered_is_forgotten),
+        cmocka_unit_test(p8_one_connection_asks_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

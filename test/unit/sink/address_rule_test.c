@@ -218,9 +218,27 @@ static void hosts_that_libcurl_takes_for_numbers_are_judged_by_the_address(void 
     }
 }
 
+static void so_many_ports_are_taken_and_no_more(void **state)
+{
+    (void)state;
+    for (unsigned more = 0; more < 2; more++) {
+        struct address_rule rule = {.port_count = 0};
+        const char *problem = NULL;
+        struct buf text = {0};
+        for (unsigned i = 0; i < ADDRESS_PORTS_MAX + more; i++)
+            buf_addf(&text, "%u ", 1000 + i);
+        assert_int_equal(address_rule_set_ports(&rule, buf_bytes(&text), &problem),
+                         more ? ERR_INVALID : OK);
+        assert_int_equal(rule.port_count, more ? 0 : ADDRESS_PORTS_MAX);
+        assert_int_equal(address_rule_allows_port(&rule, 1000 + ADDRESS_PORTS_MAX - 1), !more);
+        buf_fini(&text);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(so_many_ports_are_taken_and_no_more),
         cmocka_unit_test(each_range_that_is_not_public_is_refused_to_its_ends),
         cmocka_unit_test(addresses_of_ipv4_are_judged_in_the_clothes_of_ipv6_too),
         cmocka_unit_test(what_is_listed_is_allowed_and_nothing_beside_it),

@@ -158,6 +158,41 @@ static void headers_of_the_job_go_before_those_of_the_target_and_ours_before_bot
         assert_null(strpbrk(at->data, "\r\n"));
 }
 
+/* They frame the request, or say what only laterd may say; a value that cannot be sent does not
+   keep the target's header away. */
+static void a_job_cannot_set_the_headers_of_others(void **state)
+{
+    static const char *const names[] = {
+        "Host",    "content-length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "TE",
+        "Upgrade", "Expect",         "Trailer",           "keep-alive"};
+    struct target_header own = {.value = BYTES("1")};
+    (void)state;
+    delivery.headers = &own;
+    delivery.header_count = 1;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        own.name = bytes_str(names[i]);
+        assert_int_equal(make(), OK);
+        const char *value = header(names[i]);
+        assert_true(!value || !value[0]); /* "Expect:" keeps libcurl from adding one */
+    }
+    own.name = BYTES("Ce-Id");
+    assert_int_equal(make(), OK);
+    assert_string_equal(header("ce-id"), "1");
+    target.http.encoding = ENCODING_CLOUDEVENTS;
+    target.http.event_type = BYTES("t");
+    assert_int_equal(make(), OK);
+    assert_string_equal(header("ce-id"), "msg_p5jXN8AQM9LWM0D4loKWxJek");
+    target.http.encoding = ENCODING_PLAIN;
+    target.headers[0] = (struct target_header){BYTES("X-A"), BYTES("targets")};
+    target.header_count = 1;
+    own = (struct target_header){BYTES("x-a"), BYTES("a\x7f")};
+    assert_int_equal(make(), OK);
+    assert_string_equal(header("X-A"), "targets");
+    own.value = BYTES("jobs");
+    assert_int_equal(make(), OK);
+    assert_string_equal(header("X-A"), "jobs");
+}
+
 static void as_a_cloud_event_it_has_its_attributes(void **state)
 {
     (void)state;
@@ -308,6 +343,7 @@ int main(void)
         TEST(the_trace_is_the_messages_and_the_span_the_attempts),
         TEST(the_content_type_is_the_jobs_then_the_bodys),
         TEST(headers_of_the_job_go_before_those_of_the_target_and_ours_before_both),
+        TEST(a_job_cannot_set_the_headers_of_others),
         TEST(as_a_cloud_event_it_has_its_attributes),
         TEST(labels_are_headers_and_attributes),
         TEST(each_secret_signs_newest_first),

@@ -160,6 +160,82 @@ static void p8_ends_go_on_for_bodies_of_every_size(void **state)
     }
 }
 
+/* What one turn brings counts before the next one looks for room. (In a segment of a few blocks the
+   last one that is not full would decide.) */
+static void p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it(void **state)
+{
+    enum { SEGMENT = 8 * MODEL_SEGMENT };
+    (void)state;
+    struct model model;
+    enum err err = OK;
+    model_init(&model, 9);
+    model.body_bytes = 900;
+    model.options.segment_bytes = SEGMENT;
+    model.options.max_bytes = 8 * SEGMENT + 8192;
+    assert_int_equal(model_open(&model), OK);
+    for (int i = 0; i < JOBS_MAX && !err; i++)
+        err = model_push(&model);
+    assert_int_equal(err, ERR_DISK_LIMIT);
+    assert_int_equal(store_admit(model.store, 900), ERR_DISK_LIMIT);
+    assert_in_range(model.job_count, 5 * SEGMENT / 1000, 6 * SEGMENT / 900);
+    for (int i = 0; i < 100; i++)
+        step(&model);
+    assert_false(model.failed);
+    end_all(&model);
+    end_checked(&model);
+}
+
+/* The segment that a job needs at least is as long as its batch, with a header. */
+static void p8_a_job_larger_than_max_bytes_is_refused(void **state)
+{
+    enum { MAX_BYTES = 16 * MODEL_SEGMENT };
+    (void)state;
+    struct model model;
+    open_full(&model, 0, MAX_BYTES);
+    assert_int_equal(store_admit(model.store, MAX_BYTES), ERR_DISK_LIMIT);
+    assert_int_equal(store_admit(model.store, MAX_BYTES - 4096), ERR_DISK_LIMIT);
+    model_fini(&model);
+}
+
+/* Many jobs of a few bytes: the records that end them take about as much as they did. */
+static void p8_ends_of_many_small_jobs_have_room(void **state)
+{
+    enum { A_TURN = 40 };
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct model model;
+        enum err err = OK;
+        model_init(&model, seed);
+        model.options.body_max = 16;
+        model.body_bytes = 8;
+        sim_disk_capacity(model.disk, (7 + seed) * MODEL_SEGMENT + 8192);
+        assert_int_equal(model_open(&model), OK);
+        for (int i = 0; i < 20 * JOBS_MAX && !err; i++) {
+            err = model_push(&model);
+            if (err || i % A_TURN == 0)
+                step(&model);
+        }
+        assert_int_equal(err, ERR_DISK_FULL);
+        size_t live = 0;
+        for (size_t i = 0; i < model.job_count; i++)
+            live += model.jobs[i].live;
+        for (size_t left = live, stride = 7919; left > 0;) { /* in no order */
+            for (size_t i = 0; i < A_TURN && left > 0; i++) {
+                struct model_job *job = &model.jobs[(left * stride) % model.job_count];
+                while (!job->live)
+                    job = job == &model.jobs[model.job_count - 1] ? model.jobs : job + 1;
+                model_end(&model, job);
+                left--;
+            }
+            uint64_t batch = store_batch(model.store);
+            for (int turns = 0; turns < 300 && model.acknowledged < batch; turns++)
+                step(&model);
+            assert_true(model.acknowledged >= batch);
+        }
+        end_checked(&model);
+    }
+}
+
 /* Writes the first job again, without waiting for room; returns the record's bytes, or more. */
 static size_t append_again(struct model *model)
 {
@@ -445,6 +521,9 @@ static void a_record_larger_than_a_segment_has_one_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it),
+        cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
+        cmocka_unit_test(p8_ends_of_many_small_jobs_have_room),
         cmocka_unit_test(p8_full_disk_refuses_pushes_and_ends_jobs),
         cmocka_unit_test(p8_max_bytes_refuses_pushes_and_ends_jobs),
         cmocka_unit_test(p8_room_given_back_ends_the_refusals),

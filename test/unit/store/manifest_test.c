@@ -5,6 +5,8 @@
 #include "store_model.h"
 #include "store_work.h"
 
+#include <errno.h>
+
 #include "base/codec.h"
 #include "base/hash.h"
 #include "store/format.h"
@@ -167,6 +169,147 @@ static void p4_pushes_wait_when_few_numbers_are_left_below_the_mark(void **state
     assert_int_equal(store_admit(model.store, 10), OK);
     store_seq_note(model.store, mark - SEQ_AHEAD / 8);
     assert_int_equal(store_admit(model.store, 10), ERR_AGAIN);
+    model_fini(&model);
+}
+
+/* Has the manifest written; it is under way on the disk's thread. */
+static void begin_to_write_manifest(struct model *model)
+{
+    assert_false(manifest_busy(model->store->manifest));
+    store_lease_note(model->store, store_lease_first(model->store) + LEASE_AHEAD);
+    assert_true(manifest_busy(model->store->manifest));
+}
+
+/* A process that is killed may leave a slot in the page cache alone. The next one goes on with what
+   that says, and writes the other slot: a power cut must not take both. */
+static void p2_a_slot_that_a_killed_process_wrote_is_synced_before_the_other_is_written(
+    void **state)
+{
+    enum { POINTS = 60, SEEDS = 60 };
+    (void)state;
+    for (uint64_t points = 0; points < POINTS; points++) {
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct model model;
+            model_init(&model, 1);
+            assert_int_equal(model_open(&model), OK);
+            assert_int_equal(model_push(&model), OK);
+            model_settle(&model);
+            begin_to_write_manifest(&model);
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + 1); /* before its sync */
+            (void)sim_disk_step(model.disk, LANE_BACKGROUND);
+            model_close(&model);
+            sim_disk_kill(model.disk);
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + points);
+            if (model_open(&model) == OK)
+                model_close(&model);
+            sim_disk_power(model.disk, seed);
+            assert_int_equal(model_open(&model), OK);
+            model_check(&model);
+            model_fini(&model);
+        }
+    }
+}
+
+static void p7_a_manifest_that_cannot_be_written_fails_the_store(void **state)
+{
+    (void)state;
+    for (uint64_t point = 0; point < 2; point++) { /* its write, its sync */
+        struct model model;
+        model_init(&model, 1);
+        assert_int_equal(model_open(&model), OK);
+        model_settle(&model);
+        begin_to_write_manifest(&model);
+        sim_disk_fail_at(model.disk, sim_disk_points(model.disk) + point, EIO);
+        (void)sim_disk_step(model.disk, LANE_BACKGROUND);
+        store_poll(model.store);
+        assert_true(model.failed);
+        assert_int_equal(store_admit(model.store, 10), ERR_STORE_FAILED);
+        sim_disk_fail_at(model.disk, UINT64_MAX, 0);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_fini(&model);
+    }
+}
+
+/* Half of what was set aside is left then: the mark is durable before leases reach it. */
+static void p4_the_mark_of_leases_moves_when_half_of_them_are_given(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    model_settle(&model);
+    uint64_t half = store_lease_first(model.store) + LEASE_AHEAD / 2;
+    store_lease_note(model.store, half);
+    assert_false(manifest_busy(model.store->manifest));
+    store_lease_note(model.store, half + 1);
+    assert_true(manifest_busy(model.store->manifest));
+    model_fini(&model);
+}
+
+/* Nothing but the manifest tells of a slice that has gone: what the log still says of it must not
+   be taken for another file's. */
+static void a_number_whose_file_has_gone_is_not_given_again(void **state)
+{
+    (void)state;
+    struct model model;
+    uint32_t number = 0;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model_settle(&model);
+    for (int i = 0; i < 10; i++)
+        number = segments_take_number(model.store->segments);
+    end(&model, true);
+    assert_int_equal(model_open(&model), OK);
+    assert_true(segments_number_next(model.store->segments) > number);
+    model_fini(&model);
+}
+
+/* By which an image of far jobs is known for that of the last end, and leases were once made. */
+static void each_opening_has_a_number_of_its_own(void **state)
+{
+    (void)state;
+    struct model model;
+    uint64_t boot = 0;
+    model_init(&model, 1);
+    for (int i = 0; i < 6; i++) {
+        struct manifest slots[2];
+        assert_int_equal(model_open(&model), OK);
+        end(&model, i % 2);
+        uint64_t newest = 0;
+        for (int slot = 0; slot < 2; slot++)
+            if (decode(&model, slot, &slots[slot]) && slots[slot].boot > newest)
+                newest = slots[slot].boot;
+        assert_true(newest > boot);
+        boot = newest;
+    }
+    assert_int_equal(model_open(&model), OK);
+    model_fini(&model);
+}
+
+/* What needs several features waits for all of them, whichever there are. */
+static void features_are_durable_before_they_are_used(void **state)
+{
+    enum { TWO = FEATURE_SLICES | FEATURE_READY };
+    (void)state;
+    struct model model;
+    struct manifest room;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    model_settle(&model);
+    struct manifest_writer *writer = model.store->manifest;
+    for (unsigned features = FEATURE_SLICES; features <= TWO; features += FEATURE_READY) {
+        assert_false(manifest_has(writer, features));
+        assert_true(manifest_busy(writer));
+        assert_false(manifest_has(writer, features));
+        model_settle(&model);
+        assert_true(manifest_has(writer, features));
+    }
+    end(&model, true);
+    assert_true((decode(&model, 0, &room) && (room.incompatible & TWO) == TWO) ||
+                (decode(&model, 1, &room) && (room.incompatible & TWO) == TWO));
+    assert_int_equal(model_open(&model), OK);
     model_fini(&model);
 }
 
@@ -435,6 +578,13 @@ int main(void)
         cmocka_unit_test(p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them),
         cmocka_unit_test(p4_a_life_may_give_any_number_of_leases),
         cmocka_unit_test(p4_pushes_wait_when_few_numbers_are_left_below_the_mark),
+        cmocka_unit_test(
+            p2_a_slot_that_a_killed_process_wrote_is_synced_before_the_other_is_written),
+        cmocka_unit_test(p7_a_manifest_that_cannot_be_written_fails_the_store),
+        cmocka_unit_test(p4_the_mark_of_leases_moves_when_half_of_them_are_given),
+        cmocka_unit_test(a_number_whose_file_has_gone_is_not_given_again),
+        cmocka_unit_test(each_opening_has_a_number_of_its_own),
+        cmocka_unit_test(features_are_durable_before_they_are_used),
         cmocka_unit_test(a_clean_end_keeps_the_clock_that_was_noted_last),
         cmocka_unit_test(a_clean_end_keeps_the_exact_next_number),
         cmocka_unit_test(a_damaged_slot_is_noticed_and_costs_only_numbers),

@@ -450,9 +450,100 @@ static void names_are_told_apart(void **state)
     assert_false(slice_name_parse("slice-", &number));
 }
 
+/* A head that could be one of two blocks with ten jobs. */
+static struct slice_head possible_head(void)
+{
+    return (struct slice_head){.version = FORMAT_VERSION,
+                               .number = 7,
+                               .id.bytes = {1},
+                               .size_bytes = (uint64_t)16 * BLOCK,
+                               .data_end = (uint64_t)4 * BLOCK,
+                               .jobs = 10,
+                               .blocks = 2,
+                               .topics = 1,
+                               .state = JOB_DELAYED,
+                               .due_first_us = 5,
+                               .due_last_us = 9,
+                               .topics_bytes = 8,
+                               .index_bytes = 64};
+}
+
+static enum format_verdict verdict_of(const struct slice_head *head)
+{
+    static char block[BLOCK];
+    struct slice_head back;
+    slice_head_encode(head, block);
+    return slice_head_decode(block, &back);
+}
+
+/* With the right checksum: nothing is read, or made room for, by such numbers. */
+static void a_head_that_no_version_writes_is_refused(void **state)
+{
+    (void)state;
+    enum { CASES = 13 };
+    struct slice_head heads[CASES], good = possible_head();
+    assert_int_equal(verdict_of(&good), FORMAT_GOOD);
+    for (unsigned i = 0; i < CASES; i++)
+        heads[i] = good;
+    heads[0].size_bytes += 8;
+    heads[1].data_end = BLOCK; /* no block has room */
+    heads[1].blocks = 1;
+    heads[2].data_end += 8;
+    heads[3].blocks = 0;
+    heads[4].blocks = 5;
+    heads[5].jobs = 1;
+    heads[6].jobs = 4 * BLOCK / SLICE_UNIT + 1;
+    heads[7].topics = 0;
+    heads[8].topics = SLICE_TOPICS_MAX + 1;
+    heads[9].topics_bytes = good.size_bytes + 1;
+    heads[10].index_bytes = good.size_bytes;
+    heads[11].due_first_us = 10;
+    heads[12].state = JOB_RESERVED;
+    for (unsigned i = 0; i < CASES; i++) {
+        if (verdict_of(&heads[i]) != FORMAT_BAD)
+            fail_msg("head %u is taken", i);
+    }
+}
+
+static enum err fences_of(const struct slice_fence fences[2])
+{
+    char section[2 * SLICE_FENCE_BYTES];
+    struct slice_head head = possible_head();
+    struct slice_fence back[2];
+    for (unsigned i = 0; i < 2; i++)
+        slice_fence_encode(&fences[i], section + (size_t)i * SLICE_FENCE_BYTES);
+    head.fences_sum = hash_of(section, sizeof(section));
+    return slice_fences_decode(&head, section, back);
+}
+
+/* Blocks are read by them, and jobs are counted. */
+static void fences_that_do_not_fit_the_head_are_refused(void **state)
+{
+    static const struct slice_fence good[2] = {{.due_us = 5, .offset = 1, .jobs = 4},
+                                               {.due_us = 9, .offset = 3, .jobs = 6}};
+    static const struct slice_fence bad[][2] = {
+        {{.due_us = 5, .offset = 2, .jobs = 4}, {.due_us = 9, .offset = 3, .jobs = 6}},
+        {{.due_us = 6, .offset = 1, .jobs = 4}, {.due_us = 9, .offset = 3, .jobs = 6}},
+        {{.due_us = 5, .offset = 1, .jobs = 4}, {.due_us = 4, .offset = 3, .jobs = 6}},
+        {{.due_us = 5, .offset = 1, .jobs = 4}, {.due_us = 10, .offset = 3, .jobs = 6}},
+        {{.due_us = 5, .offset = 1, .jobs = 4}, {.due_us = 9, .offset = 1, .jobs = 6}},
+        {{.due_us = 5, .offset = 1, .jobs = 4}, {.due_us = 9, .offset = 4, .jobs = 6}},
+        {{.due_us = 5, .offset = 1, .jobs = 10}, {.due_us = 9, .offset = 3, .jobs = 0}},
+        {{.due_us = 5, .offset = 1, .jobs = 4}, {.due_us = 9, .offset = 3, .jobs = 5}},
+    };
+    (void)state;
+    assert_int_equal(fences_of(good), OK);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (fences_of(bad[i]) != ERR_CORRUPT)
+            fail_msg("fences %zu are taken", i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_that_no_version_writes_is_refused),
+        cmocka_unit_test(fences_that_do_not_fit_the_head_are_refused),
         cmocka_unit_test(a_far_job_comes_back),
         cmocka_unit_test(numbers_at_their_ends_come_back),
         cmocka_unit_test(what_is_reserved_does_not_fit),
