@@ -1,4 +1,4 @@
-/* Deliveries by which a client tries a target: how many may be under way, and what is refused. */
+/* Trials, by which a client tests a target: how many may be under way, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,14 +8,14 @@
 
 #include "pump_bed.h"
 
-enum { TESTS_MAX = 16 /* as the pump has it */ };
+enum { TRIALS_MAX = 16 /* as the pump has it */ };
 
-static struct pump_test tries[TESTS_MAX + 1];
+static struct pump_trial tries[TRIALS_MAX + 1];
 static unsigned done;
 
-static void note_done(struct pump_test *test, const struct outcome *outcome)
+static void note_done(struct pump_trial *test, const struct outcome *outcome)
 {
-    assert_in_range(test - tries, 0, TESTS_MAX);
+    assert_in_range(test - tries, 0, TRIALS_MAX);
     assert_int_equal(outcome->code, 200);
     done++;
 }
@@ -23,8 +23,8 @@ static void note_done(struct pump_test *test, const struct outcome *outcome)
 static enum err try(struct bed *bed, unsigned number)
 {
     tries[number] =
-        (struct pump_test){.done = note_done, .topic = BYTES("orders"), .body = BYTES("try")};
-    return pump_test_send(bed_server(bed)->pump_stage.pump, &tries[number]);
+        (struct pump_trial){.done = note_done, .topic = BYTES("orders"), .body = BYTES("try")};
+    return pump_trial_send(bed_server(bed)->pump_stage.pump, &tries[number]);
 }
 
 static void say_late(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
@@ -57,7 +57,7 @@ static void so_many_are_under_way_and_no_more(struct bed *bed, unsigned most)
 
 static void p8_a_few_are_under_way_at_a_time(void **state)
 {
-    so_many_are_under_way_and_no_more(*state, TESTS_MAX);
+    so_many_are_under_way_and_no_more(*state, TRIALS_MAX);
 }
 
 static void p8_they_take_their_part_of_push_concurrency(void **state)
