@@ -126,7 +126,7 @@ void writer_release(struct writer *writer);
 /* ---- writer_thread.c ---- */
 
 /* The thread's function; `writer` is a struct writer. */
-void *writer_run(void *writer);
+void *writer_run(void *arg);
 
 /* ---- commit.c; the thread's ---- */
 

@@ -203,7 +203,7 @@ static void labels_have_limits(void **state)
 /* As they are stored: what is one byte longer is refused. */
 static void properties_of_just_the_limit_are_taken(void **state)
 {
-    char url[JOB_PROPERTIES_MAX];
+    char url[JOB_PROPERTIES_MAX] = "";
     struct job_properties properties = {.url = bytes_of(url, 0)};
     struct settings_problem problem;
     struct buf text = {0};
