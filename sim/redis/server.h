@@ -33,6 +33,7 @@ struct sim_redis_settings {
     bool few_replicas;    /* NOREPLICAS: min-replicas-to-write is not met */
     const char *password; /* of the user "default"; NULL: none is needed */
     const char *denied;   /* " wait publish ": commands that the user may not run; NULL: none */
+    const char *version;  /* NULL: 7.0.15 */
     const char *unknown;  /* commands that this version lacks, but for scripts; NULL: none */
 };
 

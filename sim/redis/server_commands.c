@@ -121,11 +121,12 @@ static void run_info(struct command_run *run)
     while (master->master)
         master = master->master;
     int len = snprintf(text, sizeof(text),
-                       "# Server\r\nredis_version:7.0.15\r\nredis_mode:%s\r\nrun_id:%u%u\r\n\r\n"
+                       "# Server\r\nredis_version:%s\r\nredis_mode:%s\r\nrun_id:%u%u\r\n\r\n"
                        "# Memory\r\nmaxmemory:%u\r\nmaxmemory_policy:%s\r\n\r\n"
                        "# Persistence\r\nloading:%u\r\n\r\n"
                        "# Replication\r\nrole:%s\r\nconnected_slaves:%u\r\nmaster_replid:%u%u\r\n",
-                       mode, redis->options.port, redis->starts,
+                       redis->settings.version ? redis->settings.version : "7.0.15", mode,
+                       redis->options.port, redis->starts,
                        redis->settings.full || redis->settings.evicts ? 1000000U : 0U,
                        redis->settings.evicts ? "allkeys-lru" : "noeviction",
                        redis->settings.loading, redis->master ? "slave" : "master",

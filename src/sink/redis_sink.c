@@ -235,6 +235,13 @@ static bool has_words(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
+/* "MOVED 1 ?:6379": it is about this one slot, whose node has no name. The others go on. */
+static bool is_nameless(const struct redis_sink *redis, const char *error)
+{
+    bool redirects = strncmp(error, "MOVED ", 6) == 0 || strncmp(error, "ASK ", 4) == 0;
+    return redirects && redis->url.topology == REDIS_CLUSTER;
+}
+
 /* Redis refuses all commands of this sink for this reason, until an operator corrects it. */
 static void refused_for_now(struct push *push, struct node *node, const struct failure *failure,
                             const char *error)
@@ -272,13 +279,20 @@ static void refused(struct push *push, struct node *node, const char *error)
         send_again(push, false);
         return;
     case FAILURE_LATER:
-        if (has_words(error, "TRYAGAIN")) {
+        if (has_words(error, "TRYAGAIN") || is_nameless(redis, error)) {
             send_again(push, true);
             return;
         }
         refused_for_now(push, node, &failure, error);
         return;
     case FAILURE_CLUSTER_DOWN:
+        if (is_nameless(redis, error)) {
+            topology_suspect(&redis->topology, node); /* its map is asked for */
+            send_again(push, true);
+            return;
+        }
+        refused_for_now(push, node, &failure, error);
+        return;
     case FAILURE_NO_MASTER:
     case FAILURE_FULL: refused_for_now(push, node, &failure, error); return;
     case FAILURE_WRONG_TYPE:

@@ -140,7 +140,7 @@ const char *failure_hint(struct bytes text)
         {"wrong version number", "it does not speak TLS on this port: write redis:// in redis.url, "
                                  "or name its tls-port"},
         {"answer a new connection", "it hangs, or a firewall is between"},
-        {"it does not answer", "it hangs, or the network between is cut"},
+        {"it does not answer", "it hangs, CLIENT PAUSE holds it, or the network between is cut"},
         {"it closed the connection", "it stopped, or cut this client off: its log says why"},
         {"No such file", "redis.url is unix:// and what its setting unixsocket says"},
         {"Permission denied", "laterd's user may not open it: see its setting unixsocketperm"},

@@ -501,10 +501,13 @@ bool topology_moved(struct topology *topology, struct node *by, const struct fai
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     uint8_t place = need_node(topology, &address);
     int64_t *moved_us = &topology->moved_us[failure->slot], now_us = loop_of(topology)->now_us;
+    uint8_t *moved_by = &topology->moved_by[failure->slot];
+    uint8_t said_by = (uint8_t)(by - topology->nodes);
     if (place != topology->slots[failure->slot]) {
-        if (*moved_us && now_us - *moved_us < DISPUTED_US)
+        if (*moved_us && now_us - *moved_us < DISPUTED_US && *moved_by != said_by)
             return false;
         *moved_us = now_us;
+        *moved_by = said_by;
     }
     topology->slots[failure->slot] = place;
     if (place != REDIS_NO_NODE)

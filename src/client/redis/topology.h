@@ -65,7 +65,8 @@ struct topology {
     unsigned node_count;
     /* Cluster */
     uint8_t slots[REDIS_SLOTS];    /* a place in nodes, or REDIS_NO_NODE */
-    int64_t moved_us[REDIS_SLOTS]; /* when a node said last that the slot is another's */
+    int64_t moved_us[REDIS_SLOTS]; /* when a node said last that the slot is another's … */
+    uint8_t moved_by[REDIS_SLOTS]; /* … and which: its place in nodes */
     bool has_slot[REDIS_NODES_MAX];
     struct map_question questions[REDIS_NODES_MAX]; /* one for each node */
     unsigned map_place;                             /* in nodes, of the one that was asked last */
@@ -105,8 +106,9 @@ const struct node *topology_bad_node(const struct topology *topology);
 const struct link *topology_error(const struct topology *topology);
 
 /* To be called when a node answered that another node has the slot, or that it is not a master.
-   False: the other one has said the opposite a moment ago. While a slot is given over by hand, each
-   may name the other until it is told: the caller waits a little before it asks again. */
+   False: another node has said otherwise a moment ago. While a slot is given over by hand, each may
+   name the other until it is told: the caller waits a little before it asks again. The same node
+   may say it again, as when an old map has undone what it said: there is no pause then. */
 bool topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
 
 /* To be called when a node answered CLUSTERDOWN: other nodes may have a newer map. */

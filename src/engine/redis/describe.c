@@ -101,17 +101,41 @@ static const struct script_refusal *last_refusal(const struct redis_engine *redi
     return lately && unreached(redis) ? last : NULL;
 }
 
+/* A cluster's map may have rows that cannot be read, or masters that are too many: then no server
+ * is wrong, and none is asked. Returns a server that gave such a map; NULL: each partition has one.
+ */
+static const struct link *without_master(const struct redis_engine *redis, unsigned *out_slot)
+{
+    const struct topology *topology = &redis->topology;
+    if (redis->options.url.topology != REDIS_CLUSTER || !topology->node_count)
+        return NULL;
+    for (uint32_t i = 0; i < redis->space.partitions; i++) {
+        *out_slot = redis->calls.partitions[i].slot;
+        if (topology->slots[*out_slot] == REDIS_NO_NODE)
+            return &topology->nodes[topology->map_place].link;
+    }
+    return NULL;
+}
+
 void redis_why_waits(const struct redis_engine *redis, struct redis_error *out_error)
 {
     char room[REDIS_HOST_MAX + 8], cause[REDIS_ERROR_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
     const struct link *link = topology_error(&redis->topology);
     const struct script_refusal *refusal = link ? NULL : last_refusal(redis);
-    if (refusal)
+    unsigned slot = 0;
+    const struct link *mapless = link || refusal ? NULL : without_master(redis, &slot);
+    char map_text[REDIS_ERROR_MAX];
+    (void)snprintf(map_text, sizeof(map_text),
+                   "its CLUSTER SLOTS has no master of slot %u with an address that laterd can use",
+                   slot);
+    if (mapless)
+        link = mapless;
+    else if (refusal)
         link = &refusal->by->link;
     else if (!link)
         link = subscription_error(&redis->subscription);
-    const char *error = refusal ? refusal->text : link->error;
+    const char *error = mapless ? map_text : refusal ? refusal->text : link->error;
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     failure_write(error[0] ? error : silent, cause, sizeof(cause));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,

@@ -13,7 +13,7 @@
 #include "engine/redis/notice_codec.h"
 #include "engine/redis/server_info.h"
 
-enum { WORDS_MAX = 5, RULES_MAX = 256 };
+enum { WORDS_MAX = 5, RULES_MAX = 256, UNKNOWN_MAX = 160 };
 
 /* Placeholders for a key and a channel of the queue. */
 static const char KEY[] = "{}:h", CHANNEL[] = ":notice";
@@ -44,6 +44,8 @@ static const struct {
     {ALWAYS, {"EVALSHA", "=", "1", KEY}},
     {ALWAYS, {"SPUBLISH", CHANNEL, ""}},
     {IF_UNKNOWN, {"PUBLISH", CHANNEL, ""}}, /* Redis 6.2 */
+    {ALWAYS, {"SSUBSCRIBE"}}, /* to nothing, which is an error; the right is needed elsewhere */
+    {IF_UNKNOWN, {"SUBSCRIBE"}},
     {ALWAYS, {"EXISTS", KEY}},
     {ALWAYS, {"HDEL", KEY, ""}},
     {ALWAYS, {"HEXISTS", KEY, ""}},
@@ -82,7 +84,8 @@ struct check {
     struct question questions[TRIALS];
     unsigned pending;              /* answers */
     redisReply *info, *cluster;    /* NULL: not answered */
-    char unknown[160];             /* that it does not know a command; empty: it knows all */
+    char unknown[UNKNOWN_MAX];     /* that it does not know a command; empty: it knows all */
+    char sharded[UNKNOWN_MAX];     /* the same of SPUBLISH or SSUBSCRIBE, which Redis 6.2 lacks */
     char obstacle[160];            /* another error than a lack of permissions; empty: none */
     char missing_rules[RULES_MAX]; /* as ACL SETUSER wants them; empty: none */
     bool left;                     /* the connection ended */
@@ -162,6 +165,10 @@ static void judge(struct check *check)
     }
     struct bytes policy = server_info_evicting_policy(info);
     enum err err = server_info_judge(info, cluster, &reason);
+    if (!err && check->sharded[0] && server_info_has_sharded_channels(info)) {
+        reason = check->sharded;
+        err = ERR_UNSUPPORTED;
+    }
     if (!err && check->unknown[0]) {
         reason = check->unknown;
         err = ERR_UNSUPPORTED;
@@ -224,12 +231,17 @@ static bool is_unknown(const redisReply *error)
 }
 
 /* "ERR unknown command 'INFO', with args beginning with: …": what follows is ours. */
-static void note_unknown(struct check *check, const char *error)
+static void note_unknown(char room[UNKNOWN_MAX], const char *error)
 {
     const char *args = strstr(error, ", with args");
     int len = args ? (int)(args - error) : (int)strlen(error);
-    if (!check->unknown[0])
-        (void)snprintf(check->unknown, sizeof(check->unknown), "%.*s", len, error);
+    if (!room[0])
+        (void)snprintf(room, UNKNOWN_MAX, "%.*s", len, error);
+}
+
+static bool has_substitute(size_t which)
+{
+    return which + 1 < TRIALS && trials[which + 1].occasion == IF_UNKNOWN;
 }
 
 static void handle_answer(struct link_call *call, redisReply *reply)
@@ -238,16 +250,17 @@ static void handle_answer(struct link_call *call, redisReply *reply)
     struct check *check = question->check;
     size_t which = (size_t)(question - check->questions);
     check->pending--;
+    if (reply && reply->type == REDIS_REPLY_ERROR && is_unknown(reply) && has_substitute(which))
+        ask(check, which + 1);
     if (!reply) {
         check->left = true;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         if (failure_read(bytes_of(reply->str, (size_t)reply->len)).kind == FAILURE_DENIED)
             add_rule(check->preflight, reply->str, check->missing_rules);
-        else if (is_unknown(reply) && which + 1 < TRIALS &&
-                 trials[which + 1].occasion == IF_UNKNOWN)
-            ask(check, which + 1);
+        else if (is_unknown(reply) && has_substitute(which))
+            note_unknown(check->sharded, reply->str);
         else if (is_unknown(reply))
-            note_unknown(check, reply->str);
+            note_unknown(check->unknown, reply->str);
         else if (which == 0)
             (void)snprintf(check->obstacle, sizeof(check->obstacle), "%s", reply->str);
     }

@@ -7,7 +7,7 @@
 #include "client/redis/info.h"
 #include "engine/redis/script_parts.h"
 
-static bool is_at_least_6_2(struct bytes version)
+static bool is_at_least(struct bytes version, uint64_t least_major, uint64_t least_minor)
 {
     uint64_t major = 0, minor = 0;
     if (!script_take_number(&version, &major) || version.len == 0 || version.at[0] != '.')
@@ -15,7 +15,7 @@ static bool is_at_least_6_2(struct bytes version)
     version = bytes_of(version.at + 1, version.len - 1);
     if (!script_take_number(&version, &minor))
         return false;
-    return major > 6 || (major == 6 && minor >= 2);
+    return major > least_major || (major == least_major && minor >= least_minor);
 }
 
 static bool has(struct bytes text, struct bytes name, struct bytes value)
@@ -43,7 +43,7 @@ enum err server_info_judge(struct bytes info, struct bytes cluster, const char *
     bool member = server_info_is_cluster(info);
     /* It has not joined the cluster yet, or was removed from it: another node may know more. */
     bool alone = member && has(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
-    if (!is_at_least_6_2(redis_info_field(info, BYTES("redis_version"))))
+    if (!is_at_least(redis_info_field(info, BYTES("redis_version")), 6, 2))
         reason = "the server is older than Redis 6.2";
     else if (is_mode(info, BYTES("sentinel")))
         reason = "the server is a Sentinel: use a redis+sentinel:// address";
@@ -61,6 +61,11 @@ enum err server_info_judge(struct bytes info, struct bytes cluster, const char *
         return ERR_AGAIN;
     }
     return OK;
+}
+
+bool server_info_has_sharded_channels(struct bytes info)
+{
+    return is_at_least(redis_info_field(info, BYTES("redis_version")), 7, 0);
 }
 
 bool server_info_is_cluster(struct bytes info)

@@ -18,5 +18,7 @@ enum err server_info_judge(struct bytes info, struct bytes cluster,
 /* The policy by which the server of this INFO may evict keys; empty: it may not. Borrows `info`. */
 struct bytes server_info_evicting_policy(struct bytes info);
 bool server_info_is_cluster(struct bytes info);
+/* Since Redis 7: scripts publish by SPUBLISH there, so that who has no SSUBSCRIBE hears nothing. */
+bool server_info_has_sharded_channels(struct bytes info);
 
 #endif

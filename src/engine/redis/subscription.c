@@ -188,19 +188,23 @@ static void refused(struct listener *listener, const redisReply *reply)
     struct failure failure = failure_read(bytes_of(reply->str, (size_t)reply->len));
     struct loop *loop = listener->link.options.loop;
     char room[SCRIPT_PREFIX_MAX + 16];
+    /* "MOVED 1 ?:6379": the map will tell where the slot is; the other partitions are heard on. */
+    bool nameless = strncmp(reply->str, "MOVED ", 6) == 0 && strstr(reply->str, " ?:");
     if (strncmp(reply->str, "ERR unknown command", 19) == 0) {
         bool first = !listener->plain;
         listener->plain = true;
         if (first)
             subscribe_all(listener);
-    } else if (failure.kind == FAILURE_MOVED && node->ready) {
+    } else if ((failure.kind == FAILURE_MOVED || nameless) && node->ready) {
         for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
             struct bytes tag = script_tag(subscription->options.space, i, room);
             if (subscription->channels[i].at == listener && topology_slot(tag) == failure.slot)
                 stop_hearing(subscription, i);
         }
         subscription_look(subscription);
-        if (!topology_moved(topology, node, &failure))
+        if (nameless)
+            topology_suspect(topology, node);
+        if (nameless || !topology_moved(topology, node, &failure))
             loop_arm(loop, &subscription->look, loop->now_us + AGAIN_US);
     } else {
         if (failure.kind == FAILURE_CLUSTER_DOWN && node->ready)

@@ -35,13 +35,14 @@ static void an_older_redis_needs_the_right_to_publish_otherwise(void **state)
 {
     (void)state;
     add_address(7000);
-    sim_redis_settings(servers[0])->unknown = " spublish ";
+    sim_redis_settings(servers[0])->version = "6.2.14";
+    sim_redis_settings(servers[0])->unknown = " spublish ssubscribe ";
     sim_redis_settings(servers[0])->denied = " publish zadd ";
     refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +zadd +publish");
     sim_redis_settings(servers[0])->denied = NULL;
     assert_int_equal(start(), OK);
     stop();
-    sim_redis_settings(servers[0])->unknown = NULL;
+    sim_redis_settings(servers[0])->version = sim_redis_settings(servers[0])->unknown = NULL;
     sim_redis_settings(servers[0])->denied = " publish "; /* nothing of ours needs it */
     assert_int_equal(start(), OK);
 }
@@ -57,6 +58,11 @@ static void a_command_that_redis_does_not_know_is_named_at_once(void **state)
     refused_with(ERR_UNSUPPORTED, "unknown command 'HSCAN'");
     sim_redis_settings(servers[0])->unknown = " info ";
     refused_with(ERR_UNSUPPORTED, "unknown command 'INFO'");
+    /* Each alone, or both: no notice would be heard. */
+    sim_redis_settings(servers[0])->unknown = " ssubscribe ";
+    refused_with(ERR_UNSUPPORTED, "unknown command 'SSUBSCRIBE'");
+    sim_redis_settings(servers[0])->unknown = " spublish ssubscribe ";
+    refused_with(ERR_UNSUPPORTED, "unknown command 'SPUBLISH'");
     assert_true(now_us < EPOCH_US + SECOND_US);
 }
 
