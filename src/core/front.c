@@ -82,7 +82,7 @@ static uint32_t wanted_of_topic(struct core *core, const struct topic *topic)
          at != &topic->waiting && wanted < CORE_FRONT_MAX; at = at->next) {
         const struct wait_link *link = LIST_ENTRY(at, const struct wait_link, of_topic);
         const struct waiter *waiter = pool_at(&core->waiters, link->waiter);
-        uint32_t left = CORE_FRONT_MAX - wanted;
+        uint32_t left = waiter->gone ? 0 : CORE_FRONT_MAX - wanted; /* it gets no job */
         wanted += waiter->wanted.max < left ? waiter->wanted.max : left;
         waiters++;
     }

@@ -136,6 +136,7 @@ struct pump {
     struct list ready;        // shipment::place: those that may be sent when there is a slot
     uint32_t ready_count;
     uint32_t ready_left;   /* of these, how many shipments_step() has still to look at */
+    bool woken;            /* since it began to: those looked at before may be sent now */
     struct list shipments; // shipment::all
     uint32_t recheck_next; /* the next lane of recheck_step(); POOL_NONE: done */
     bool again;            /* the ring has lanes that may be able to reserve at once */
@@ -257,6 +258,7 @@ static inline int64_t pump_now(const struct pump *pump)
 
 static inline void pump_wake(struct pump *pump)
 {
+    pump->woken = true;
     pump->options.door->wake(pump->options.door);
 }
 

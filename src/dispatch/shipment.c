@@ -368,15 +368,21 @@ static int64_t slot_of(const struct shipment *shipment)
     return origin != shipment->lane->origin ? origin_slot(origin, now_us) : 0;
 }
 
-/* The first job of its key cannot be sent now. It waits in memory; or, as thousands of keys may
-   have such a job, until its time in the queue, where it keeps its place before those of its key.
+/* The first job of its key cannot be sent now. It waits in memory (0); or, as thousands of keys may
+   have such a job, until this time in the queue, where it keeps its place before those of its key.
  */
+static int64_t turn_us(const struct shipment *shipment)
+{
+    uint32_t others = shipment->lane->ready - shipment->ready;
+    return others < READY_MAX ? 0 : slot_of(shipment);
+}
+
 static void wait_for_turn(struct shipment *shipment)
 {
-    int64_t due_us = shipment->lane->ready < READY_MAX ? 0 : slot_of(shipment);
+    int64_t due_us = turn_us(shipment);
     if (due_us > 0)
         shipment_return(shipment, due_us);
-    else
+    else if (!shipment->ready)
         shipment_make_ready(shipment);
 }
 
@@ -421,11 +427,16 @@ void shipment_arrive(struct lane *lane, const struct job_view *view, struct repl
 
 /* ---- the turn, and the end ---- */
 
-/* Looks at all that are ready, once, as far as the budget goes. True: the rest follows. */
+/* Looks at all that are ready, once, as far as the budget goes. True: the rest follows; or, as this
+   look took several turns, another one, because what woke the pump in an earlier one of them (a
+   token, a place, a job that is the first of its key now) may concern those looked at before. */
 static bool send_ready(struct pump *pump)
 {
-    if (!pump->ready_left)
+    if (!pump->ready_left) {
         pump->ready_left = pump->ready_count;
+        pump->woken = false;
+    }
+    bool again = pump->woken; /* what wakes it from here on has another turn follow */
     for (unsigned steps = 0; pump->ready_left && pump->ready_count && pump_slots(pump); steps++) {
         if (steps > 0 && budget_spent(pump->options.budget))
             return true;
@@ -434,10 +445,12 @@ static bool send_ready(struct pump *pump)
         list_add_tail(&pump->ready, place); /* it leaves if it is sent */
         pump->ready_left--;
         budget_spend(pump->options.budget, END_NS);
-        (void)try_to_send(LIST_ENTRY(place, struct shipment, place));
+        struct shipment *shipment = LIST_ENTRY(place, struct shipment, place);
+        if (!try_to_send(shipment) && !shipment->pending)
+            wait_for_turn(shipment); /* it may have become the first one in memory */
     }
     pump->ready_left = 0;
-    return false;
+    return again;
 }
 
 bool shipments_step(struct pump *pump)

@@ -283,12 +283,42 @@ static void p8_of_many_keys_that_wait_for_their_rate_few_are_held(void **state)
     budget->left_ns = 1;
     assert_true(pump_step(pump));
     assert_true(budget->left_ns > -10 * LOOK_NS);
+    pump_wake(pump); /* a token has come, say, for the one that was looked at */
+    budget->left_ns = BUDGET_UNLIMITED;
+    assert_true(pump_step(pump)); /* the others; that one once more */
+    assert_false(pump_step(pump));
     bed_pass(bed, HOUR_S * (int64_t)SECOND_US);
     assert_int_equal(customers_with(2), CUSTOMERS);
     bed_pass(bed, 2 * HOUR_S * (int64_t)SECOND_US);
     assert_int_equal(customers_with(3), CUSTOMERS);
     assert_int_equal(left(bed), 0);
     assert_int_equal(bed_counts(bed)->keyed, 0);
+}
+
+/* The same if the jobs of a key come one behind the other: then the second one is in memory when
+   the first one ends. */
+static void p8_few_are_held_of_those_that_came_behind_another_of_their_key(void **state)
+{
+    struct bed *bed = *state;
+    char properties[32];
+    memset(sent, 0, sizeof(sent));
+    bed->answer = count_customer;
+    bed_settings(bed, "orders", HOOK_WITH(",\"order\":\"key\",\"key_rate\":\"1/h\""));
+    for (unsigned i = 0; i < CUSTOMERS; i++) {
+        (void)snprintf(properties, sizeof(properties), "{\"key\":\"k%u\"}", i);
+        bed_push(bed, "orders", "0", 0, properties);
+        bed_push(bed, "orders", "1", 0, properties);
+    }
+    struct pump *pump = bed_server(bed)->pump_stage.pump;
+    for (unsigned second = 0; second < 120; second++) {
+        bed_pass(bed, SECOND_US);
+        assert_true(pump->ready_count <= READY_MAX + RESERVE_MAX);
+        pump_valid(pump);
+    }
+    assert_int_equal(customers_with(1), CUSTOMERS);
+    bed_pass(bed, 3 * 3600 * (int64_t)SECOND_US);
+    assert_int_equal(customers_with(2), CUSTOMERS);
+    assert_int_equal(left(bed), 0);
 }
 
 int main(void)
@@ -303,6 +333,7 @@ int main(void)
         BED_TEST(jobs_of_a_key_that_was_slow_come_within_two_minutes_of_its_recovery),
         BED_TEST(limits_of_a_key_change_with_the_settings),
         BED_TEST(p8_of_many_keys_that_wait_for_their_rate_few_are_held),
+        BED_TEST(p8_few_are_held_of_those_that_came_behind_another_of_their_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
