@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "laterd/broker_redis.h"
@@ -80,10 +81,28 @@ static struct broker_options options_of(const struct config_broker *broker, stru
 /* Without that file or variable the broker counts as unreachable: no reason not to start. */
 static void warn_unreadable(const struct config_broker *broker, const struct broker_error *error)
 {
+    const char *what_now = broker->type == TARGET_REDIS ? "laterd cannot lead without it"
+                           : broker->url[0] == '$'
+                               ? "its jobs wait until laterd is started with it"
+                               : "it is looked for again at each attempt to connect; its jobs "
+                                 "wait until then";
     complain("%swarning: [broker.%s] %s: %s", place_of(broker), broker->named.name, error->text,
-             broker->type == TARGET_REDIS
-                 ? "laterd cannot lead without it"
-                 : "it is looked for again at each attempt to connect; its jobs wait until then");
+             what_now);
+}
+
+/* A pipe can be read once only, by whoever opens the broker; and its writer may not be there yet.
+ */
+static bool is_pipe(const char *path)
+{
+    struct stat status;
+    return path[0] && stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+static bool is_in_pipe(const char *url)
+{
+    static const char file[] = "file:";
+    size_t len = sizeof(file) - 1;
+    return strncmp(url, file, len) == 0 && is_pipe(url + len);
 }
 
 /* What the url of a plugin's broker refers to: the plugin itself looks for it when it connects. */
@@ -91,7 +110,7 @@ static enum err check_reference(const struct config_broker *broker, struct broke
 {
     struct buf plain = {0};
     char why[sizeof(out_error->text) - sizeof("url: ")];
-    if (broker->type == TARGET_REDIS || !reference_is(broker->url))
+    if (broker->type == TARGET_REDIS || !reference_is(broker->url) || is_in_pipe(broker->url))
         return OK;
     enum err err = reference_read(broker->url, &plain, why, sizeof(why));
     if (plain.at)
@@ -119,11 +138,15 @@ static int check(const struct plugin *plugin, const struct config_broker *broker
 {
     struct broker_options options = options_of(broker, NULL);
     struct broker_error error = {.text = ""};
+    bool redis = broker->type == TARGET_REDIS;
+    if (redis && is_in_pipe(broker->url))
+        return 0;
+    if (redis && (is_pipe(options.ca) || is_pipe(options.certificate) || is_pipe(options.key)))
+        options.ca = options.certificate = options.key = "";
     enum err err = plugin->check(&options, &error);
     if (!err)
         err = check_reference(broker, &error);
-    bool waits =
-        broker->type == TARGET_REDIS ? elected && err != ERR_INVALID : err == ERR_NOT_FOUND;
+    bool waits = redis ? elected && err != ERR_INVALID : err == ERR_NOT_FOUND;
     if (err && waits)
         warn_unreadable(broker, &error);
     return err && !waits ? complain_options(broker, err, &error) : 0;

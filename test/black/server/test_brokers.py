@@ -78,6 +78,18 @@ def test_a_plugins_broker_whose_url_cannot_be_read_is_warned_of(tmp_path, kind):
     assert code == 0 and "warning: [broker.a] url: /not/there: No such file or directory: it is looked for again" in said
 
 
+def test_a_plugins_broker_whose_variable_is_not_set_waits_for_another_start(tmp_path):
+    code, said = checked(tmp_path, "[broker.a]\ntype = amqp\nurl = $NOT_THERE\n")
+    assert code == 0 and said.endswith("no variable NOT_THERE: its jobs wait until laterd is started with it\n")
+
+
+@pytest.mark.parametrize("kind", ["amqp", "kafka", "nats", "redis"])
+def test_a_url_in_a_pipe_is_left_to_who_connects(tmp_path, kind):
+    """It can be read once only, and its writer may not be there yet."""
+    os.mkfifo(tmp_path / "url")
+    assert checked(tmp_path, f"[broker.a]\ntype = {kind}\nurl = file:{tmp_path}/url\n")[0] == 0
+
+
 # Plugins
 
 def alone(tmp_path):
