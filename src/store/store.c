@@ -336,9 +336,10 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
         return ERR_DISK_LIMIT;
     const struct segments *segments = store->segments;
     enum err full = segments_full(segments);
-    if (!full && segments_scarce(segments)) /* the next turn updates `full` */
+    if (!full && segments_scarce(segments, need)) /* the next turn updates `full` */
         return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
-    if (full && segments_room(segments) < need + reserved_room(store))
+    if (full &&
+        (segments_alone(segments, need) || segments_room(segments) < need + reserved_room(store)))
         return full;
     if (log_is_behind(store->log))
         return ERR_AGAIN;

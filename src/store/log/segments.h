@@ -46,7 +46,7 @@ struct segment {
     enum segment_state state;
     uint64_t size_bytes;
     uint64_t batch_first; /* in the log: number of its first batch */
-    uint64_t least_bytes; /* in the log: room for the batch that it was added for */
+    uint64_t least_bytes; /* room for the batch that it was added for; 0: it was made ahead */
     uint64_t end;         /* offset behind the last sealed batch */
     uint64_t filled;      /* its blocks up to here have been written to, maybe with zeros only */
     uint64_t key;         /* segment_key(), if its file was another segment's before, else 0 */
@@ -173,9 +173,14 @@ uint64_t segments_room(const struct segments *segments);
  * certainly be written. 0: no further file is needed.
  */
 uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t record_max);
-/* Is less room left, in files and on the disk, than must be reserved for ending jobs and for
-   cleaning? */
-bool segments_scarce(const struct segments *segments);
+/* Is a batch of so many bytes longer than a usual segment, so that it gets one of its own? */
+bool segments_alone(const struct segments *segments, uint64_t bytes);
+/*
+ * Is less room left, in files and on the disk, than must be reserved for ending jobs and for
+ * cleaning? `bytes`: of a batch that is to come; it counts if it is alone, because no spare has
+ * room for it. Others go into the spares.
+ */
+bool segments_scarce(const struct segments *segments, uint64_t bytes);
 /* On a full disk: how large a spare the cleaner needs to go on; 0: it needs none. */
 void segments_cleaner_wants(struct segments *segments, uint64_t bytes);
 

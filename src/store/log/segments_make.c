@@ -44,14 +44,16 @@ static struct segment *first_unmade(const struct segments *segments)
     return first;
 }
 
-/* No room for this spare: shrinks it to what the cleaner needs to free room. False: no smaller. */
+/* No room for this spare: shrinks it to what the cleaner needs to free room, but not below what the
+   batch needs that it is made for. False: no smaller. */
 static bool shrink_spare(const struct segments *segments, struct segment *spare)
 {
-    if (segments->wanted_bytes && segments->wanted_bytes < spare->size_bytes) {
-        spare->size_bytes = segments->wanted_bytes;
+    uint64_t wanted = segments->wanted_bytes, usual = segments->options->segment_bytes;
+    if (wanted && wanted < spare->size_bytes && wanted >= spare->least_bytes) {
+        spare->size_bytes = wanted;
         return true;
     }
-    spare->size_bytes = segments->options->segment_bytes; /* for the next try */
+    spare->size_bytes = usual > spare->least_bytes ? usual : spare->least_bytes; /* next time */
     return false;
 }
 
@@ -141,9 +143,12 @@ static void make(struct segments *segments, struct segment *segment)
     segments->disk->verbs->submit(segments->disk, &segment->make);
 }
 
-static struct segment *add_spare(struct segments *segments, uint64_t size_bytes)
+/* `least_bytes`: of the batch that needs it, with a header; 0: it is made ahead. */
+static struct segment *add_spare(struct segments *segments, uint64_t size_bytes,
+                                 uint64_t least_bytes)
 {
     struct segment *segment = segments_add(segments, segments->number_next, size_bytes);
+    segment->least_bytes = least_bytes;
     list_add_tail(&segments->spares, &segment->link);
     segments->spare_count++;
     if (!segments->full || !first_unmade(segments)) /* what batches wait for comes first */
@@ -192,8 +197,9 @@ uint64_t segments_kept_bytes(const struct segments *segments)
     return 2 * segments->options->segment_bytes;
 }
 
-/* Bytes of files that are being made, and bytes that are placed in files not made yet. */
-static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_pending)
+/* Bytes of files that are being made, and bytes that are placed in files not made yet; or, if they
+   get no more batches (`closed`), all bytes of these. */
+static uint64_t unmade_bytes(const struct segments *segments, bool closed, uint64_t *out_pending)
 {
     uint64_t making = 0;
     *out_pending = 0;
@@ -206,26 +212,41 @@ static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_pend
             break; /* so are all before it */
         if (segment->state == SEGMENT_MAKING)
             making += segment->size_bytes;
-        *out_pending += segment->end + log_open_bytes(segments->store->log, segment);
+        *out_pending += closed ? segment->size_bytes
+                               : segment->end + log_open_bytes(segments->store->log, segment);
     }
     return making;
 }
 
-bool segments_scarce(const struct segments *segments)
+bool segments_alone(const struct segments *segments, uint64_t bytes)
 {
-    uint64_t room = segments_room(segments);
+    return bytes + BLOCK > segments->options->segment_bytes;
+}
+
+/* A batch that is alone cannot use what is left of the last segment, nor can any batch behind it,
+   and its file comes on top of what is kept. */
+bool segments_scarce(const struct segments *segments, uint64_t bytes)
+{
+    bool alone = segments_alone(segments, bytes);
+    uint64_t room = alone ? segments->spare_room : segments_room(segments);
+    uint64_t kept = segments_kept_bytes(segments);
     uint64_t max_bytes = segments->options->max_bytes;
     uint64_t more = segments->free_bytes;
     uint64_t pending;
-    if (room >= segments_kept_bytes(segments))
+    if (!alone && room >= kept)
         return false;
-    uint64_t making = unmade_bytes(segments, &pending);
+    if (alone) { /* watch() may not have looked, because there were enough spares */
+        uint64_t free_bytes = segments->disk->verbs->room(segments->disk);
+        more = free_bytes < more ? free_bytes : more;
+    }
+    uint64_t making = unmade_bytes(segments, alone, &pending);
     if (max_bytes) {
         uint64_t used = segments_store_bytes(segments) - making;
         uint64_t left = max_bytes > used ? max_bytes - used : 0;
         more = left < more ? left : more;
     }
-    return more < segments_kept_bytes(segments) + pending - room;
+    uint64_t lack = kept + pending > room ? kept + pending - room : 0;
+    return more < lack + (alone ? bytes + BLOCK : 0);
 }
 
 /* The disk counts as full while it still has enough room for cleaning. Checked only while spares
@@ -236,11 +257,11 @@ static void watch(struct segments *segments)
     if (segments_room(segments) >= segments_kept_bytes(segments))
         return;
     segments->free_bytes = segments->disk->verbs->room(segments->disk);
-    if (segments->full || !segments_scarce(segments))
+    if (segments->full || !segments_scarce(segments, 0))
         return;
     uint64_t free_bytes = segments->free_bytes;
     segments->free_bytes = UINT64_MAX;
-    segments->full = segments_scarce(segments) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+    segments->full = segments_scarce(segments, 0) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
     segments->too_large = false;
     segments->free_bytes = free_bytes;
     segments->retry_at_us = segments->store->now_us;
@@ -259,12 +280,12 @@ void segments_make_spares(struct segments *segments)
     bool enough = whole_spares(segments) >= SPARES;
     if (unmade && unmade->state == SEGMENT_STALLED)
         make(segments, unmade);
-    else if (segments->full && !unmade && enough && !segments_scarce(segments))
+    else if (segments->full && !unmade && enough && !segments_scarce(segments, 0))
         segments->full = OK; /* all wanted files exist */
     else if (segments->full && !unmade && !enough)
-        (void)add_spare(segments, segments->options->segment_bytes); /* is there room again? */
+        (void)add_spare(segments, segments->options->segment_bytes, 0); /* is there room again? */
     while (!segments->full && whole_spares(segments) < SPARES)
-        (void)add_spare(segments, segments->options->segment_bytes);
+        (void)add_spare(segments, segments->options->segment_bytes, 0);
 }
 
 enum err segments_full(const struct segments *segments)
@@ -337,7 +358,7 @@ struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_
         uint64_t size_bytes = segments->options->segment_bytes;
         if (size_bytes < bytes + BLOCK)
             size_bytes = bytes + BLOCK; /* a record larger than a segment gets one of its own */
-        best = add_spare(segments, size_bytes);
+        best = add_spare(segments, size_bytes, bytes + BLOCK);
     }
     list_remove(&best->link);
     segments->spare_count--;

@@ -197,6 +197,39 @@ static void p8_a_job_larger_than_max_bytes_is_refused(void **state)
     model_fini(&model);
 }
 
+/*
+ * Such a job gets a file of its own, for which there must be room besides what is kept: else its
+ * batch, and with it all ends that come behind it, would wait for a file that can never be made.
+ */
+static void p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room(void **state)
+{
+    enum { ROOM = 4 * MODEL_SEGMENT };
+    (void)state;
+    for (int limit = 0; limit < 2; limit++) {
+        struct model model;
+        enum err full = limit ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+        open_full(&model, limit ? 0 : ROOM, limit ? ROOM : 0);
+        step(&model); /* both spares are there: 14 blocks are left */
+        assert_false(store_full(model.store));
+        assert_int_equal(store_admit(model.store, 2 * MODEL_SEGMENT), full);
+        model.body_bytes = MODEL_SEGMENT; /* 10 blocks with the header of its file */
+        assert_int_equal(model_push(&model), OK);
+        assert_int_equal(model_push(&model), full); /* in the same turn, too */
+        uint64_t batch = store_batch(model.store);
+        for (int i = 0; i < 20; i++)
+            step(&model);
+        assert_true(model.acknowledged >= batch);
+        assert_int_equal(model_push(&model), full);
+        end_all(&model);
+        for (int i = 0; i < 100; i++)
+            step(&model);
+        assert_false(model.failed);
+        model.body_bytes = 900;
+        assert_int_equal(model_push(&model), OK);
+        end_checked(&model);
+    }
+}
+
 /* Many jobs of a few bytes: the records that end them take about as much as they did. */
 static void p8_ends_of_many_small_jobs_have_room(void **state)
 {
@@ -523,6 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it),
         cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
+        cmocka_unit_test(p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room),
         cmocka_unit_test(p8_ends_of_many_small_jobs_have_room),
         cmocka_unit_test(p8_full_disk_refuses_pushes_and_ends_jobs),
         cmocka_unit_test(p8_max_bytes_refuses_pushes_and_ends_jobs),
