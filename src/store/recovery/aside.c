@@ -120,7 +120,7 @@ enum err aside_read(struct aside *aside, uint64_t seq, struct arena *arena,
         return ERR_DAMAGED;
     char *at = arena_alloc(arena, job->len);
     aside_name(job->number, name);
-    if (aside->disk->verbs->open(aside->disk, name, false, &file))
+    if (aside->disk->verbs->open(aside->disk, name, DISK_CACHED, &file))
         return ERR_DAMAGED;
     enum err err = directory_read_all(aside->disk, file, job->offset, at, job->len);
     aside->disk->verbs->close(aside->disk, file);

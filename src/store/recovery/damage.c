@@ -271,11 +271,9 @@ static enum err find_proven(struct damage *damage, const struct manifest *manife
     enum err err = open_segment(damage, last, &walker);
     if (err)
         return err;
-    while (walker_seek(&walker, 0, UINT64_MAX)) {
-        if (walker.head.durable > damage->proven)
-            damage->proven = walker.head.durable;
-        walker_next(&walker);
-    }
+    for (; walker_classify(&walker) != PLACE_END; walker_next(&walker))
+        if (walker_durable(&walker) > damage->proven)
+            damage->proven = walker_durable(&walker);
     walker_close(&walker);
     return OK;
 }

@@ -27,8 +27,8 @@ enum err recover_survey_tail(struct recovery *recovery, const struct segment *se
             return walker->err;
         if (recovery->dirty_end == segment->end)
             recovery->dirty_first = walker->offset;
-        if (kind != PLACE_BAD && walker->head.durable > recovery->proven)
-            recovery->proven = walker->head.durable;
+        if (walker_durable(walker) > recovery->proven)
+            recovery->proven = walker_durable(walker);
         recovery->dirty_end = walker->offset + walker->bytes;
     }
     return OK;

@@ -10,6 +10,7 @@
 #include "store/recovery/damage.h"
 #include "store/recovery/history_rescue.h"
 #include "store/recovery/slice_survey.h"
+#include "store/recovery/strays.h"
 #include "store/slices/far_record.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
@@ -44,6 +45,8 @@ struct salvage {
     struct disk_file *file; /* of the last body that was read, … */
     uint32_t file_number;   /* … and its segment; 0: none */
     struct aside aside;
+    struct strays strays;
+    bool lacks_liveness; /* may_lack_liveness() */
 };
 
 static void print_line(struct salvage *salvage, const char *line)
@@ -89,7 +92,7 @@ static bool find_batch(const struct salvage *salvage, struct walker *walker)
 static void report_unused(struct salvage *salvage, const struct found *found, const char *name)
 {
     char fault[160], own[DISK_NAME_MAX];
-    bool renamed = found->head.number != found->number &&
+    bool renamed = found->head.number > 0 && found->head.number != found->number &&
                    store_id_eq(&found->head.id, &salvage->directory.manifest.id);
     segment_name(found->head.number, own);
     (void)snprintf(fault, sizeof(fault), "%s%s%s", found->fault,
@@ -104,7 +107,7 @@ static void identify(struct salvage *salvage, struct found *found)
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
     const struct walker_of of = directory_walker_of(&salvage->directory, found);
-    if (!found->fault && walker_open(&walker, salvage->disk, &of, true))
+    if (!found->fault && walker_open(&walker, salvage->disk, &of, DISK_FRESH))
         found->fault = "it cannot be opened; it is not read";
     if (found->fault) {
         report_unused(salvage, found, name);
@@ -250,6 +253,7 @@ void salvage_close(struct salvage *salvage)
     if (salvage->locked)
         salvage->disk->verbs->unlock(salvage->disk);
     aside_fini(&salvage->aside);
+    strays_fini(&salvage->strays);
     damage_fini(&salvage->damage);
     slice_liveness_fini(&salvage->liveness);
     directory_fini(&salvage->directory);
@@ -262,6 +266,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
     enum err err;
+    struct event gone = {.kind = EVENT_GONE};
     struct batch_walk walk;
     struct event *event = &walk.record.event;
     salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
@@ -277,7 +282,10 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             event->record.where = where_of(batch->number, batch->offset + walk.record_at);
         if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
             salvage->lease_max = event->job.lease;
-        err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
+        while (!err && strays_hides(&salvage->strays, event, &gone.job.seq))
+            err = salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT);
+        if (!err)
+            err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
         if (err)
             break;
     }
@@ -376,6 +384,8 @@ static enum err gather_liveness(void *ctx, const struct good_batch *batch)
     struct salvage *salvage = ctx;
     struct batch_walk walk;
     const struct record *record = &walk.record;
+    if (batch->head->seq_mark > salvage->seq_mark)
+        salvage->seq_mark = batch->head->seq_mark;
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
     walk.shows_slices = true;
     while (batch_walk_next(&walk) == OK) {
@@ -404,15 +414,13 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
 }
 
-static enum err replay_stray_far(void *ctx, const struct record *record, uint64_t where)
+/* slice_reader::stray: they are replayed when all that is known of slices has been. */
+static enum err note_stray(void *ctx, const struct record *record, uint64_t where)
 {
     struct salvage *salvage = ctx;
-    struct event event = record->event;
-    if (!slice_liveness_is_live(&salvage->liveness, where))
-        return OK;
-    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
-    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
-    return err == ERR_CORRUPT ? OK : err;
+    (void)record;
+    strays_note_slice(&salvage->strays, where_segment(where));
+    return OK;
 }
 
 static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
@@ -444,7 +452,7 @@ static enum err replay_slices(struct salvage *salvage)
 {
     const struct slice_reader reader = {.ctx = salvage,
                                         .job = replay_far,
-                                        .stray = replay_stray_far,
+                                        .stray = note_stray,
                                         .lost = report_lost_far,
                                         .fault = report_far_fault};
     enum err err = OK;
@@ -480,21 +488,26 @@ static bool may_lack_liveness(const struct salvage *salvage)
     return lost;
 }
 
+static void report_unknown(struct salvage *salvage, uint32_t number)
+{
+    char line[120];
+    if (salvage->told == number)
+        return;
+    salvage->told = number;
+    (void)snprintf(line, sizeof(line),
+                   SLICE_NAME ": the log does not say which of its jobs live: all are taken",
+                   number);
+    print_line(salvage, line);
+}
+
 static enum err replay_unknown(void *ctx, const struct record *record, uint64_t where)
 {
     struct salvage *salvage = ctx;
     struct event event = record->event;
-    char line[120];
     if (slice_liveness_knows(&salvage->liveness, where))
         return OK;
     event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
-    if (salvage->told != where_segment(where)) {
-        salvage->told = where_segment(where);
-        (void)snprintf(line, sizeof(line),
-                       SLICE_NAME ": the log does not say which of its jobs live: all are taken",
-                       salvage->told);
-        print_line(salvage, line);
-    }
+    report_unknown(salvage, where_segment(where));
     enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
     return err == ERR_CORRUPT ? OK : err; /* a newer record of it is there */
 }
@@ -522,7 +535,7 @@ static enum err replay_unknown_slices(struct salvage *salvage)
         bool again = slice_liveness_count(&salvage->liveness, number) > 0;
         const struct slice_reader reader = {.ctx = salvage,
                                             .job = replay_unknown,
-                                            .stray = replay_unknown,
+                                            .stray = note_stray,
                                             .lost = again ? count_unknown : NULL,
                                             .fault = again ? NULL : report_far_fault};
         uint64_t bytes;
@@ -532,6 +545,48 @@ static enum err replay_unknown_slices(struct salvage *salvage)
         if (err == ERR_IO || err == ERR_AGAIN || err == ERR_NOT_FOUND)
             err = OK; /* nothing says that a job in it lives */
     }
+    return err;
+}
+
+static enum err skip_known(void *ctx, const struct record *record, uint64_t where)
+{
+    (void)ctx;
+    (void)record;
+    (void)where;
+    return OK;
+}
+
+static enum err replay_stray_far(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    bool known = slice_liveness_knows(&salvage->liveness, where);
+    if (!strays_believes(&salvage->strays, event.job.seq) ||
+        (known ? !slice_liveness_is_live(&salvage->liveness, where) : !salvage->lacks_liveness))
+        return OK;
+    if (!known)
+        report_unknown(salvage, where_segment(where));
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
+    if (!err)
+        strays_add(&salvage->strays, &event);
+    return err == ERR_CORRUPT ? OK : err;
+}
+
+/* Behind all far jobs that are in their places, but before the log, which has later changes. */
+static enum err replay_strays(struct salvage *salvage)
+{
+    const struct slice_reader reader = {
+        .ctx = salvage, .job = skip_known, .stray = replay_stray_far};
+    enum err err = OK;
+    for (size_t i = 0; i < salvage->strays.slice_count && !err; i++) {
+        uint64_t bytes;
+        err = slice_survey(salvage->disk, &salvage->directory.manifest.id,
+                           salvage->strays.slices[i], &reader, &bytes);
+        if (err == ERR_IO || err == ERR_AGAIN || err == ERR_NOT_FOUND)
+            err = OK; /* it was read before: what is in it was counted */
+    }
+    strays_sort(&salvage->strays);
     return err;
 }
 
@@ -554,8 +609,13 @@ enum err salvage_replay(struct salvage *salvage)
         err = damage_read(&salvage->damage, &liveness);
     if (!err)
         err = replay_slices(salvage);
-    if (!err && may_lack_liveness(salvage))
+    if (salvage->directory.manifest_there)
+        salvage->strays.seq_end = salvage->seq_mark + 2 * SEQ_AHEAD;
+    salvage->lacks_liveness = !err && may_lack_liveness(salvage);
+    if (salvage->lacks_liveness)
         err = replay_unknown_slices(salvage);
+    if (!err)
+        err = replay_strays(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
 }
 
@@ -685,7 +745,7 @@ static enum err open_segment(struct salvage *salvage, uint32_t number)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     salvage->file_number = 0;
     name_file(salvage, number, name);
-    enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
+    enum err err = salvage->disk->verbs->open(salvage->disk, name, DISK_CACHED, &salvage->file);
     if (!err)
         salvage->file_number = number;
     return err;

@@ -202,8 +202,8 @@ static enum err verify_rest(struct verify *verify, struct walker *walker, uint64
         *out_dirty += walker->bytes;
         if (kind == PLACE_UNREAD)
             unread = walker->err;
-        else if (kind != PLACE_BAD && walker->head.durable > verify->proven)
-            verify->proven = walker->head.durable;
+        else if (walker_durable(walker) > verify->proven)
+            verify->proven = walker_durable(walker);
     }
     return unread;
 }

@@ -102,6 +102,26 @@ bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
     }
 }
 
+/* Reads the header of the damaged batch that begins here, if it can be read. */
+static bool head_of_bad(struct walker *walker, bool own, struct batch_head *out_head)
+{
+    struct scan *scan = &walker->scan;
+    const char *at;
+    size_t len;
+    uint64_t room = scan->size_bytes - walker->offset;
+    bool read = scan_bytes(scan, walker->offset, BLOCK, &at, &len) == OK && len == BLOCK;
+    return read && (!own || batch_is_of(at, scan->number, scan->tag)) &&
+           batch_head_decode(at, room, out_head) == FORMAT_GOOD;
+}
+
+uint64_t walker_durable(struct walker *walker)
+{
+    struct batch_head head;
+    if (walker->kind == PLACE_BATCH || walker->kind == PLACE_OTHER)
+        return walker->head.durable;
+    return walker->kind == PLACE_BAD && head_of_bad(walker, true, &head) ? head.durable : 0;
+}
+
 /*
  * The end of the damaged batch that begins here, by its header. In a reused file the batch's other
  * blocks cannot be told from blocks of the earlier segment.
@@ -109,11 +129,7 @@ bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
 static uint64_t end_of_bad(struct walker *walker)
 {
     struct batch_head head;
-    const char *at;
-    size_t len;
-    uint64_t room = walker->scan.size_bytes - walker->offset;
-    bool read = scan_bytes(&walker->scan, walker->offset, BLOCK, &at, &len) == OK && len == BLOCK;
-    if (!read || batch_head_decode(at, room, &head) != FORMAT_GOOD)
+    if (!head_of_bad(walker, false, &head))
         return walker->scan.size_bytes;
     return walker->offset + batch_bytes(head.payload_bytes);
 }

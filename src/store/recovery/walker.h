@@ -61,6 +61,12 @@ void walker_next(struct walker *walker);
  */
 bool walker_seek(struct walker *walker, uint64_t after, uint64_t below);
 /*
+ * After PLACE_BATCH or PLACE_OTHER: the batch that its header calls durable. After PLACE_BAD the
+ * same, if a header of this store and segment can be read there: one batch is under way at a time,
+ * so of a torn one, which was never acknowledged, this is true as well. Else 0.
+ */
+uint64_t walker_durable(struct walker *walker);
+/*
  * The offset, at or behind the current position, from which on the file has nothing of the segment.
  * `*out_batches` (may be NULL): is there a whole batch between? O(bytes of the file).
  */

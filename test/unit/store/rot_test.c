@@ -3,6 +3,7 @@
  * nothing; never be silent about acknowledged data.
  */
 #include "store/internal.h"
+#include "store/record.h"
 #include "store/recovery/salvage.h"
 #include "store/verify.h"
 #include "store_files.h"
@@ -621,6 +622,48 @@ static void another_stores_segment_is_named(void **state)
     model_fini(&model);
 }
 
+/* Many acknowledged batches at the end of a log that was cut off are damaged, but not their
+   headers, each of which says that the batch before it was durable: that is no torn tail. */
+static void p2_a_damaged_end_whose_headers_can_be_read_is_no_torn_tail(void **state)
+{
+    enum { JOBS = 30, DAMAGED = 11, CONTENT = RECORD_JOB_HEAD };
+    (void)state;
+    for (int damaged = 1; damaged <= DAMAGED; damaged += DAMAGED - 1) {
+        struct model model;
+        uint64_t places[JOBS];
+        model_init(&model, 5);
+        model.options.segment_bytes = 256 * 1024; /* all are in the first one */
+        model.options.body_max = 60;
+        assert_int_equal(model_open(&model), OK);
+        for (int i = 0; i < JOBS; i++) {
+            assert_int_equal(model_push(&model), OK);
+            for (int turns = 0; turns < 100 && model.acknowledged < store_batch(model.store);
+                 turns++) {
+                model.now_us += 100;
+                store_turn(model.store, model.now_us);
+                model_disk_works(&model);
+                store_poll(model.store);
+            }
+            assert_int_equal(model.acknowledged, store_batch(model.store));
+            places[i] = model.jobs[i].stored.where;
+        }
+        sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+        model_close(&model);
+        sim_disk_power(model.disk, 1);
+        for (int i = JOBS - damaged; i < JOBS; i++) {
+            char name[DISK_NAME_MAX];
+            segment_name(where_segment(places[i]), name);
+            assert_true(sim_disk_flip(model.disk, name, (where_offset(places[i]) + CONTENT) * 8));
+        }
+        model.acknowledged = 0;
+        /* Of the last one alone nothing is known: it could be torn. */
+        assert_int_equal(model_open(&model), damaged > 1 ? ERR_CORRUPT : OK);
+        if (damaged > 1)
+            assert_non_null(strstr(model.error.text, "later salvage"));
+        model_fini(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +675,7 @@ int main(void)
         cmocka_unit_test(p5_a_flipped_byte_beside_an_end_revives_nobody),
         cmocka_unit_test(p2_a_lost_change_beside_a_spoiled_body_is_not_silent),
         cmocka_unit_test(damage_of_a_live_job_is_refused_with_its_name),
+        cmocka_unit_test(p2_a_damaged_end_whose_headers_can_be_read_is_no_torn_tail),
         cmocka_unit_test(p2_p5_random_damage_is_refused_or_loses_and_revives_nothing),
         cmocka_unit_test(a_missing_segment_is_named),
         cmocka_unit_test(a_missing_last_segment_is_named),

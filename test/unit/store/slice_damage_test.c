@@ -274,6 +274,7 @@ struct salvaged {
     struct model_job *jobs; /* by number - 1 */
     unsigned lines;
     bool doubts; /* the log is damaged, too */
+    bool strays; /* there was a doubtful far job */
 };
 
 static enum err salvage_event(struct salvage_callbacks *callbacks, const struct event *event,
@@ -281,6 +282,9 @@ static enum err salvage_event(struct salvage_callbacks *callbacks, const struct 
 {
     struct salvaged *salvaged = LIST_ENTRY(callbacks, struct salvaged, callbacks);
     assert_true(trust == SALVAGE_INTACT || salvaged->doubts);
+    /* Far jobs that are in their places come first: what a client wrote hides none of them. */
+    assert_false(salvaged->strays && trust == SALVAGE_INTACT && event->record.bytes);
+    salvaged->strays |= trust == SALVAGE_STRAY && event->record.bytes;
     if (event->kind == EVENT_TOPIC)
         return OK;
     struct model_job *job = &salvaged->jobs[event->job.seq - 1];
