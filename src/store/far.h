@@ -97,7 +97,7 @@ struct far_page {
     bool backwards;       /* in descending order, from the last one on */
     uint32_t max;         /* number of jobs at most; at least 1 */
     /* False: only the length of a body is set. True: the same of those above FAR_PAGE_BODY_MAX,
-       which would take too long to copy: their .body.at is NULL. */
+       which would take too long to copy: their .body.at is NULL. They count in the page's size. */
     bool with_bodies;
     /* Called once when it has ended, from store_far_page(), store_poll() or store_turn(). `err` is
      * set, and on OK all below it, valid until store_far_page_end(). */

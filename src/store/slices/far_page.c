@@ -44,6 +44,7 @@ struct far_page_read {
     struct event **found; /* in order; each is in one piece of memory with its bytes */
     uint32_t count;
     size_t found_bytes;
+    size_t long_bytes; /* of bodies that were left out: the caller reads each of them */
     struct event *events;
     struct slice *slice;    /* pinned while it is being read, … */
     struct block_part part; /* … and the part of it that is read */
@@ -96,7 +97,9 @@ static struct event *keep(const struct record *record, bool with_bodies, size_t 
 static bool is_full(const struct far_page_read *read)
 {
     size_t most = read->page->with_bodies ? BODIES_BYTES_MAX : FAR_PAGE_BYTES_MAX;
-    return read->count == read->page->max || (read->count > 0 && read->found_bytes >= most);
+    bool full =
+        read->found_bytes >= most || read->found_bytes + read->long_bytes >= FAR_PAGE_BYTES_MAX;
+    return read->count == read->page->max || (read->count > 0 && full);
 }
 
 static void add_found(struct far_page_read *read, const struct merge_job *job)
@@ -108,6 +111,8 @@ static void add_found(struct far_page_read *read, const struct merge_job *job)
     record.event.record = (struct stored){.where = job->where, .bytes = job->len};
     read->found[read->count++] = keep(&record, read->page->with_bodies, &bytes);
     read->found_bytes += bytes;
+    if (read->page->with_bodies && record.event.body.len > FAR_PAGE_BODY_MAX)
+        read->long_bytes += record.event.body.len;
 }
 
 /* Is the job still far? */
