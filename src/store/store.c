@@ -337,7 +337,7 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
     const struct segments *segments = store->segments;
     enum err full = segments_full(segments);
     if (!full && segments_scarce(segments, need)) /* the next turn updates `full` */
-        return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+        return segments_scarce_why(segments, need);
     if (full &&
         (segments_alone(segments, need) || segments_room(segments) < need + reserved_room(store)))
         return full;

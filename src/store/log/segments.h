@@ -181,6 +181,8 @@ bool segments_alone(const struct segments *segments, uint64_t bytes);
  * room for it. Others go into the spares.
  */
 bool segments_scarce(const struct segments *segments, uint64_t bytes);
+/* Why: is it max_bytes, or the disk? */
+enum err segments_scarce_why(const struct segments *segments, uint64_t bytes);
 /* On a full disk: how large a spare the cleaner needs to go on; 0: it needs none. */
 void segments_cleaner_wants(struct segments *segments, uint64_t bytes);
 

@@ -225,20 +225,15 @@ bool segments_alone(const struct segments *segments, uint64_t bytes)
 
 /* A batch that is alone cannot use what is left of the last segment, nor can any batch behind it,
    and its file comes on top of what is kept. */
-bool segments_scarce(const struct segments *segments, uint64_t bytes)
+static bool is_scarce(const struct segments *segments, uint64_t bytes, uint64_t more)
 {
     bool alone = segments_alone(segments, bytes);
     uint64_t room = alone ? segments->spare_room : segments_room(segments);
     uint64_t kept = segments_kept_bytes(segments);
     uint64_t max_bytes = segments->options->max_bytes;
-    uint64_t more = segments->free_bytes;
     uint64_t pending;
     if (!alone && room >= kept)
         return false;
-    if (alone) { /* watch() may not have looked, because there were enough spares */
-        uint64_t free_bytes = segments->disk->verbs->room(segments->disk);
-        more = free_bytes < more ? free_bytes : more;
-    }
     uint64_t making = unmade_bytes(segments, alone, &pending);
     if (max_bytes) {
         uint64_t used = segments_store_bytes(segments) - making;
@@ -247,6 +242,21 @@ bool segments_scarce(const struct segments *segments, uint64_t bytes)
     }
     uint64_t lack = kept + pending > room ? kept + pending - room : 0;
     return more < lack + (alone ? bytes + BLOCK : 0);
+}
+
+bool segments_scarce(const struct segments *segments, uint64_t bytes)
+{
+    uint64_t more = segments->free_bytes;
+    if (segments_alone(segments, bytes)) { /* watch() does not look while there are enough spares */
+        uint64_t free_bytes = segments->disk->verbs->room(segments->disk);
+        more = free_bytes < more ? free_bytes : more;
+    }
+    return is_scarce(segments, bytes, more);
+}
+
+enum err segments_scarce_why(const struct segments *segments, uint64_t bytes)
+{
+    return is_scarce(segments, bytes, UINT64_MAX) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
 }
 
 /* The disk counts as full while it still has enough room for cleaning. Checked only while spares
@@ -259,11 +269,8 @@ static void watch(struct segments *segments)
     segments->free_bytes = segments->disk->verbs->room(segments->disk);
     if (segments->full || !segments_scarce(segments, 0))
         return;
-    uint64_t free_bytes = segments->free_bytes;
-    segments->free_bytes = UINT64_MAX;
-    segments->full = segments_scarce(segments, 0) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+    segments->full = segments_scarce_why(segments, 0);
     segments->too_large = false;
-    segments->free_bytes = free_bytes;
     segments->retry_at_us = segments->store->now_us;
 }
 

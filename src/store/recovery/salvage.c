@@ -6,11 +6,8 @@
 
 #include "base/codec.h"
 #include "base/mem.h"
-#include "store/recovery/aside.h"
-#include "store/recovery/damage.h"
 #include "store/recovery/history_rescue.h"
-#include "store/recovery/slice_survey.h"
-#include "store/recovery/strays.h"
+#include "store/recovery/salvage_parts.h"
 #include "store/slices/far_record.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
@@ -25,49 +22,24 @@ enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 #define BOOT_HOUR_US  (INT64_C(3600) * 1000000)
 #define BOOT_MAX      ((UINT64_C(1) << 20) - 4)
 
-struct salvage {
-    struct disk *disk;
-    bool locked;
-    struct salvage_callbacks *callbacks;
-    struct directory directory;
-    size_t first_segment; /* index in directory.found; those before were cleaned */
-    struct damage damage;
-    struct slice_liveness_set liveness; /* of slices, by the log's intact batches */
-    struct salvage_counts counts;
-    bool begin_lost;  /* the log's first segments are missing */
-    bool has_history; /* the log's intact batches have history entries */
-    uint32_t told;    /* the last slice of which it was said that all are taken */
-    uint32_t opaque;  /* the last slice that count_unknown() counted */
-    uint64_t seq_mark;
-    uint64_t lease_max; /* of the intact batches */
-    int64_t clock_max_us;
-    uint64_t done_bytes, all_bytes, reported_bytes;
-    struct disk_file *file; /* of the last body that was read, … */
-    uint32_t file_number;   /* … and its segment; 0: none */
-    struct aside aside;
-    struct strays strays;
-    bool lacks_liveness; /* may_lack_liveness() */
-};
-
-static void print_line(struct salvage *salvage, const char *line)
+void salvage_print(struct salvage *salvage, const char *line)
 {
     salvage->callbacks->print_line(salvage->callbacks, line);
 }
 
 /* ---- opening ---- */
 
-/* Reports and counts a file that is missing or damaged. */
-static void report_fault(struct salvage *salvage, const char *file, const char *fault)
+void salvage_report_fault(struct salvage *salvage, const char *file, const char *fault)
 {
     char line[DISK_NAME_MAX + 200];
     (void)snprintf(line, sizeof(line), "%s: %s", file, fault);
-    print_line(salvage, line);
+    salvage_print(salvage, line);
     salvage->counts.bad_files++;
 }
 
 static void report_aside(void *ctx, const char *name, const char *text)
 {
-    report_fault(ctx, name, text);
+    salvage_report_fault(ctx, name, text);
 }
 
 /*
@@ -97,7 +69,7 @@ static void report_unused(struct salvage *salvage, const struct found *found, co
     segment_name(found->head.number, own);
     (void)snprintf(fault, sizeof(fault), "%s%s%s", found->fault,
                    renamed ? "; rename it back for that: " : "", renamed ? own : "");
-    report_fault(salvage, name, fault);
+    salvage_report_fault(salvage, name, fault);
 }
 
 /* Identifies a segment with a damaged header by its first batch. A spare has only zeros. */
@@ -120,11 +92,11 @@ static void identify(struct salvage *salvage, struct found *found)
                                             .size_bytes = found->size_bytes,
                                             .key = walker.scan.key};
         found->verdict = FORMAT_GOOD;
-        report_fault(salvage, name, "its header is damaged; its batches are read");
+        salvage_report_fault(salvage, name, "its header is damaged; its batches are read");
     } else {
         walker_move_to(&walker, 0, 0);
         if (walker_blank_from(&walker, NULL) > 0)
-            report_fault(
+            salvage_report_fault(
                 salvage, name,
                 "its header is damaged, and no batch can be found in it; it is a spare file "
                 "that held nothing, unless batches are missing");
@@ -136,12 +108,13 @@ static void report_manifest(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
     if (!directory->manifest_there) {
-        report_fault(
+        salvage_report_fault(
             salvage, MANIFEST_NAME,
             "it is damaged or missing; all segments are taken, so jobs that ended long ago "
             "may be among them, and segments may be missing at either end of the log");
     } else if (directory->slot_damaged) {
-        report_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
+        salvage_report_fault(salvage, MANIFEST_NAME,
+                             "one of its two copies is damaged; the other is used");
     }
 }
 
@@ -164,7 +137,7 @@ static void report_segments(struct salvage *salvage)
                        "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
                        "is here",
                        manifest->batch_first, manifest->durable);
-        report_fault(salvage, "wal-*", fault);
+        salvage_report_fault(salvage, "wal-*", fault);
         note_begin_lost(salvage);
     }
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
@@ -177,14 +150,14 @@ static void report_segments(struct salvage *salvage)
                            "batches %" PRIu64 " to %" PRIu64 " are missing: this segment is the "
                            "first that is here, and another one was",
                            manifest->batch_first, found->head.batch_first - 1);
-            report_fault(salvage, name, fault);
+            salvage_report_fault(salvage, name, fault);
             note_begin_lost(salvage);
         }
         if (found->head.size_bytes != found->size_bytes) {
             (void)snprintf(fault, sizeof(fault),
                            "it has %" PRIu64 " bytes and had %" PRIu64 ": it was cut, or has grown",
                            found->size_bytes, found->head.size_bytes);
-            report_fault(salvage, name, fault);
+            salvage_report_fault(salvage, name, fault);
             salvage->counts.cut_files += found->size_bytes < found->head.size_bytes;
         }
     }
@@ -262,6 +235,15 @@ void salvage_close(struct salvage *salvage)
 
 /* ---- events ---- */
 
+void salvage_report_unbelieved(struct salvage *salvage, uint64_t seq)
+{
+    char line[120];
+    (void)snprintf(line, sizeof(line),
+                   "job @%" PRIu64 ": what a damaged block of far jobs says of it is not believed",
+                   seq);
+    salvage_print(salvage, line);
+}
+
 static enum err replay_good(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
@@ -282,8 +264,10 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             event->record.where = where_of(batch->number, batch->offset + walk.record_at);
         if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
             salvage->lease_max = event->job.lease;
-        while (!err && strays_hides(&salvage->strays, event, &gone.job.seq))
+        while (!err && strays_hides(&salvage->strays, event, &gone.job.seq)) {
+            salvage_report_unbelieved(salvage, gone.job.seq);
             err = salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT);
+        }
         if (!err)
             err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
         if (err)
@@ -318,7 +302,7 @@ static enum err replay_stray(struct salvage *salvage, const struct suspect *susp
     (void)snprintf(line, sizeof(line),
                    "job @%" PRIu64 ": what the damaged batch says of it is not believed",
                    suspect->seq);
-    print_line(salvage, line);
+    salvage_print(salvage, line);
     return OK;
 }
 
@@ -336,7 +320,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
         return err;
     damage_describe(suspect, line, sizeof(line));
-    print_line(salvage, line);
+    salvage_print(salvage, line);
     if (suspect->kind == EVENT_GONE)
         return OK; /* not proven: a job twice is better than a lost job */
     bool summed = event_has_place(&record.event);
@@ -367,7 +351,7 @@ static enum err replay_region(void *ctx, struct region *region)
                    region->harmless ? "; nothing that lives was there"
                    : region->opaque ? "; not all that was there can be told"
                                     : "");
-    print_line(salvage, line);
+    salvage_print(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
     salvage->callbacks->clock(salvage->callbacks, 0); /* a damaged header has no valid time */
@@ -376,247 +360,21 @@ static enum err replay_region(void *ctx, struct region *region)
     return err;
 }
 
-/* ---- slices ---- */
-
-/* damage_reader::batch: reads a good batch's records about slices. */
-static enum err gather_liveness(void *ctx, const struct good_batch *batch)
-{
-    struct salvage *salvage = ctx;
-    struct batch_walk walk;
-    const struct record *record = &walk.record;
-    if (batch->head->seq_mark > salvage->seq_mark)
-        salvage->seq_mark = batch->head->seq_mark;
-    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
-    walk.shows_slices = true;
-    while (batch_walk_next(&walk) == OK) {
-        if (record->is_slice)
-            slice_liveness_apply(&salvage->liveness, &record->slice);
-        else if (record->event.record.where && record->event.kind != EVENT_MOVE)
-            slice_liveness_mark_dead(&salvage->liveness, record->event.record.where);
-    }
-    return OK;
-}
-
-static enum err skip_region(void *ctx, struct region *region)
-{
-    (void)ctx;
-    (void)region; /* its records about slices are lost; a job twice is better than a lost job */
-    return OK;
-}
-
-static enum err replay_far(void *ctx, const struct record *record, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    struct event event = record->event;
-    if (!slice_liveness_is_live(&salvage->liveness, where))
-        return OK;
-    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
-    return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
-}
-
-/* slice_reader::stray: they are replayed when all that is known of slices has been. */
-static enum err note_stray(void *ctx, const struct record *record, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    (void)record;
-    strays_note_slice(&salvage->strays, where_segment(where));
-    return OK;
-}
-
-static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    char line[160];
-    if (!slice_liveness_is_live(&salvage->liveness, where))
-        return;
-    (void)snprintf(line, sizeof(line),
-                   SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
-                              " is damaged; it is lost",
-                   where_segment(where), where_offset(where), seq);
-    print_line(salvage, line);
-    salvage->counts.lost_jobs++;
-}
-
-static void report_far_fault(void *ctx, const char *name, uint64_t offset, const char *text,
-                             bool whole)
-{
-    struct salvage *salvage = ctx;
-    char fault[200];
-    (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
-    report_fault(salvage, name, fault);
-    salvage->counts.opaque_regions += !whole;
-}
-
-/* Replays the far jobs. Before the log, because that has the later changes of them. */
-static enum err replay_slices(struct salvage *salvage)
-{
-    const struct slice_reader reader = {.ctx = salvage,
-                                        .job = replay_far,
-                                        .stray = note_stray,
-                                        .lost = report_lost_far,
-                                        .fault = report_far_fault};
-    enum err err = OK;
-    salvage->callbacks->clock(salvage->callbacks, 0);
-    for (size_t i = 0; i < salvage->liveness.count && !err; i++) {
-        const struct slice_liveness *slice = &salvage->liveness.at[i];
-        char name[DISK_NAME_MAX], fault[120];
-        uint64_t bytes;
-        if (slice->live == 0)
-            continue;
-        bool there = directory_has_slice(&salvage->directory, slice->number);
-        if (there)
-            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, slice->number,
-                               &reader, &bytes);
-        if (there && err != ERR_IO && err != ERR_AGAIN && err != ERR_NOT_FOUND)
-            continue;
-        (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
-                       there ? "cannot be opened" : "is missing", slice->live);
-        slice_name(slice->number, name);
-        report_fault(salvage, name, fault);
-        salvage->counts.lost_jobs += slice->live;
-        err = OK;
-    }
-    return err;
-}
-
-/* Can a batch be lost that said which jobs of a slice live? */
-static bool may_lack_liveness(const struct salvage *salvage)
-{
-    bool lost = salvage->begin_lost || !salvage->directory.manifest_there;
-    for (size_t i = 0; i < salvage->damage.region_count && !lost; i++)
-        lost = salvage->damage.regions[i].opaque;
-    return lost;
-}
-
-static void report_unknown(struct salvage *salvage, uint32_t number)
-{
-    char line[120];
-    if (salvage->told == number)
-        return;
-    salvage->told = number;
-    (void)snprintf(line, sizeof(line),
-                   SLICE_NAME ": the log does not say which of its jobs live: all are taken",
-                   number);
-    print_line(salvage, line);
-}
-
-static enum err replay_unknown(void *ctx, const struct record *record, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    struct event event = record->event;
-    if (slice_liveness_knows(&salvage->liveness, where))
-        return OK;
-    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
-    report_unknown(salvage, where_segment(where));
-    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
-    return err == ERR_CORRUPT ? OK : err; /* a newer record of it is there */
-}
-
-/* The index names it, its record is damaged, and whether it lived is lost as well. */
-static void count_unknown(void *ctx, uint64_t seq, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    (void)seq;
-    if (slice_liveness_knows(&salvage->liveness, where) || salvage->opaque == where_segment(where))
-        return;
-    salvage->opaque = where_segment(where);
-    salvage->counts.opaque_regions++;
-}
-
-/* Jobs of which lost batches said that they live: all of a slice, perhaps. One that has ended comes
-   back if its end has left the log. Behind those that are known to live; of two records the newer
-   slice's is right. */
-static enum err replay_unknown_slices(struct salvage *salvage)
-{
-    const struct directory *directory = &salvage->directory;
-    enum err err = OK;
-    for (size_t i = 0; i < directory->slice_count && !err; i++) {
-        uint32_t number = directory->slices[i].number;
-        bool again = slice_liveness_count(&salvage->liveness, number) > 0;
-        const struct slice_reader reader = {.ctx = salvage,
-                                            .job = replay_unknown,
-                                            .stray = note_stray,
-                                            .lost = again ? count_unknown : NULL,
-                                            .fault = again ? NULL : report_far_fault};
-        uint64_t bytes;
-        if (directory->slices[i].half_made)
-            continue;
-        err = slice_survey(salvage->disk, &directory->manifest.id, number, &reader, &bytes);
-        if (err == ERR_IO || err == ERR_AGAIN || err == ERR_NOT_FOUND)
-            err = OK; /* nothing says that a job in it lives */
-    }
-    return err;
-}
-
-static enum err skip_known(void *ctx, const struct record *record, uint64_t where)
-{
-    (void)ctx;
-    (void)record;
-    (void)where;
-    return OK;
-}
-
-static enum err replay_stray_far(void *ctx, const struct record *record, uint64_t where)
-{
-    struct salvage *salvage = ctx;
-    struct event event = record->event;
-    bool known = slice_liveness_knows(&salvage->liveness, where);
-    if (!strays_believes(&salvage->strays, event.job.seq) ||
-        (known ? !slice_liveness_is_live(&salvage->liveness, where) : !salvage->lacks_liveness))
-        return OK;
-    if (!known)
-        report_unknown(salvage, where_segment(where));
-    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
-    enum err err = salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_STRAY);
-    if (!err)
-        strays_add(&salvage->strays, &event);
-    return err == ERR_CORRUPT ? OK : err;
-}
-
-/* Behind all far jobs that are in their places, but before the log, which has later changes. */
-static enum err replay_strays(struct salvage *salvage)
-{
-    const struct slice_reader reader = {
-        .ctx = salvage, .job = skip_known, .stray = replay_stray_far};
-    enum err err = OK;
-    for (size_t i = 0; i < salvage->strays.slice_count && !err; i++) {
-        uint64_t bytes;
-        err = slice_survey(salvage->disk, &salvage->directory.manifest.id,
-                           salvage->strays.slices[i], &reader, &bytes);
-        if (err == ERR_IO || err == ERR_AGAIN || err == ERR_NOT_FOUND)
-            err = OK; /* it was read before: what is in it was counted */
-    }
-    strays_sort(&salvage->strays);
-    return err;
-}
-
-/* False: there are no slices, and the log need not be read for them. */
-static bool uses_slices(const struct salvage *salvage)
-{
-    const struct directory *directory = &salvage->directory;
-    return directory->slice_count > 0 || !directory->manifest_there ||
-           directory->manifest.incompatible & FEATURE_SLICES;
-}
-
 enum err salvage_replay(struct salvage *salvage)
 {
-    struct damage_reader liveness = {
-        .batch = gather_liveness, .region = skip_region, .ctx = salvage};
     struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
     enum err err =
         damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
-    if (!err && uses_slices(salvage))
-        err = damage_read(&salvage->damage, &liveness);
     if (!err)
-        err = replay_slices(salvage);
-    if (salvage->directory.manifest_there)
-        salvage->strays.seq_end = salvage->seq_mark + 2 * SEQ_AHEAD;
-    salvage->lacks_liveness = !err && may_lack_liveness(salvage);
-    if (salvage->lacks_liveness)
-        err = replay_unknown_slices(salvage);
-    if (!err)
-        err = replay_strays(salvage);
+        err = salvage_replay_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
+}
+
+enum err salvage_skip_region(void *ctx, struct region *region)
+{
+    (void)ctx;
+    (void)region;
+    return OK;
 }
 
 /* ---- history ---- */
@@ -632,7 +390,7 @@ static void fault_history(void *ctx, const char *name, uint64_t offset, const ch
     struct salvage *salvage = ctx;
     char fault[200];
     (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
-    report_fault(salvage, name, fault);
+    salvage_report_fault(salvage, name, fault);
 }
 
 static enum err notify_happening(void *ctx, const struct happening *happening)
@@ -668,7 +426,8 @@ static enum err read_history(void *ctx, const struct good_batch *batch)
 enum err salvage_history(struct salvage *salvage)
 {
     struct history_reading reading = {.salvage = salvage};
-    struct damage_reader reader = {.batch = read_history, .region = skip_region, .ctx = &reading};
+    struct damage_reader reader = {
+        .batch = read_history, .region = salvage_skip_region, .ctx = &reading};
     enum err err =
         history_rescue_new(&(struct history_rescue_options){.disk = salvage->disk,
                                                             .id = &salvage->directory.manifest.id,

@@ -6,9 +6,9 @@
 #include "base/mem.h"
 
 struct stray {
-    uint64_t seq; /* 0: forgotten */
+    uint64_t seq;   /* 0: forgotten */
+    const char *id; /* in strays::ids */
     uint8_t id_len;
-    char id[JOB_ID_MAX];
 };
 
 struct stray_seq {
@@ -23,8 +23,8 @@ bool strays_believes(const struct strays *strays, uint64_t seq)
 
 void strays_note_slice(struct strays *strays, uint32_t number)
 {
-    for (size_t i = 0; i < strays->slice_count; i++)
-        if (strays->slices[i] == number)
+    for (size_t i = strays->slice_count; i > 0; i--) /* mostly the last one */
+        if (strays->slices[i - 1] == number)
             return;
     if (strays->slice_count == strays->slice_cap) {
         strays->slice_cap = strays->slice_cap ? strays->slice_cap * 2 : 16;
@@ -43,8 +43,8 @@ void strays_add(struct strays *strays, const struct event *event)
     }
     struct stray *stray = &strays->jobs[strays->count++];
     stray->seq = event->job.seq;
+    stray->id = arena_copy(&strays->ids, event->id).at;
     stray->id_len = (uint8_t)event->id.len;
-    memcpy(stray->id, event->id.at, event->id.len);
 }
 
 static int compare_id(const struct stray *stray, struct bytes id)
@@ -122,4 +122,5 @@ void strays_fini(struct strays *strays)
     mem_free(strays->slices);
     mem_free(strays->jobs);
     mem_free(strays->seqs);
+    arena_fini(&strays->ids);
 }

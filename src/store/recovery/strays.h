@@ -5,6 +5,7 @@
 #ifndef LATERD_STORE_STRAYS_H
 #define LATERD_STORE_STRAYS_H
 
+#include "base/arena.h"
 #include "core/event.h"
 
 struct stray;
@@ -16,6 +17,7 @@ struct strays {
     size_t slice_count, slice_cap;
     struct stray *jobs; /* those with an id; after strays_sort() by id, then number */
     size_t count, cap;
+    struct arena ids;
     struct stray_seq *seqs; /* strays_sort(): the same jobs by number */
 };
 

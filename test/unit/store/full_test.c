@@ -230,6 +230,18 @@ static void p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room(vo
     }
 }
 
+/* It is the disk that lacks room, though there is a limit, too, which is far away. */
+static void a_job_larger_than_a_segment_is_refused_for_the_right_reason(void **state)
+{
+    (void)state;
+    struct model model;
+    open_full(&model, 4 * MODEL_SEGMENT, 1000 * MODEL_SEGMENT);
+    step(&model);
+    assert_false(store_full(model.store));
+    assert_int_equal(store_admit(model.store, 2 * MODEL_SEGMENT), ERR_DISK_FULL);
+    model_fini(&model);
+}
+
 /* Many jobs of a few bytes: the records that end them take about as much as they did. */
 static void p8_ends_of_many_small_jobs_have_room(void **state)
 {
@@ -557,6 +569,7 @@ int main(void)
         cmocka_unit_test(p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it),
         cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
         cmocka_unit_test(p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room),
+        cmocka_unit_test(a_job_larger_than_a_segment_is_refused_for_the_right_reason),
         cmocka_unit_test(p8_ends_of_many_small_jobs_have_room),
         cmocka_unit_test(p8_full_disk_refuses_pushes_and_ends_jobs),
         cmocka_unit_test(p8_max_bytes_refuses_pushes_and_ends_jobs),
