@@ -235,11 +235,22 @@ static bool has_words(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
-/* "MOVED 1 ?:6379": it is about this one slot, whose node has no name. The others go on. */
+/* "MOVED 1 ?:6379": the node of this one slot has no name that could be connected to. */
 static bool is_nameless(const struct redis_sink *redis, const char *error)
 {
     bool redirects = strncmp(error, "MOVED ", 6) == 0 || strncmp(error, "ASK ", 4) == 0;
     return redirects && redis->url.topology == REDIS_CLUSTER;
+}
+
+/* Nothing was done for this push, which is no fault of its job; those for other slots go on. */
+static void refused_for_its_slot(struct push *push, struct node *node, const char *error)
+{
+    struct redis_sink *redis = push->owner;
+    char reason[OUTCOME_REASON_MAX];
+    topology_suspect(&redis->topology, node); /* its map is asked for */
+    (void)snprintf(reason, sizeof(reason), "the cluster names no server of its slot: %s", error);
+    report(push, OUTCOME_UNSENT, true, reason);
+    free_push(push);
 }
 
 /* Redis refuses all commands of this sink for this reason, until an operator corrects it. */
@@ -279,19 +290,18 @@ static void refused(struct push *push, struct node *node, const char *error)
         send_again(push, false);
         return;
     case FAILURE_LATER:
-        if (has_words(error, "TRYAGAIN") || is_nameless(redis, error)) {
+        if (has_words(error, "TRYAGAIN"))
             send_again(push, true);
-            return;
-        }
-        refused_for_now(push, node, &failure, error);
+        else if (is_nameless(redis, error))
+            refused_for_its_slot(push, node, error);
+        else
+            refused_for_now(push, node, &failure, error);
         return;
     case FAILURE_CLUSTER_DOWN:
-        if (is_nameless(redis, error)) {
-            topology_suspect(&redis->topology, node); /* its map is asked for */
-            send_again(push, true);
-            return;
-        }
-        refused_for_now(push, node, &failure, error);
+        if (is_nameless(redis, error))
+            refused_for_its_slot(push, node, error);
+        else
+            refused_for_now(push, node, &failure, error);
         return;
     case FAILURE_NO_MASTER:
     case FAILURE_FULL: refused_for_now(push, node, &failure, error); return;

@@ -102,33 +102,40 @@ static const struct script_refusal *last_refusal(const struct redis_engine *redi
 }
 
 /* A cluster's map may have rows that cannot be read, or masters that are too many: then no server
- * is wrong, and none is asked. Returns a server that gave such a map; NULL: each partition has one.
- */
-static const struct link *without_master(const struct redis_engine *redis, unsigned *out_slot)
+ * is wrong, and none is asked. Returns the server whose map lacks a partition's master, and writes
+ * why; NULL: each partition has one. */
+static const struct link *without_master(const struct redis_engine *redis, const char *silent,
+                                         char *why, size_t cap)
 {
     const struct topology *topology = &redis->topology;
     if (redis->options.url.topology != REDIS_CLUSTER || !topology->node_count)
         return NULL;
     for (uint32_t i = 0; i < redis->space.partitions; i++) {
-        *out_slot = redis->calls.partitions[i].slot;
-        if (topology->slots[*out_slot] == REDIS_NO_NODE)
-            return &topology->nodes[topology->map_place].link;
+        unsigned slot = redis->calls.partitions[i].slot;
+        if (topology->slots[slot] != REDIS_NO_NODE)
+            continue;
+        if (topology->questions[topology->map_place].pending)
+            (void)snprintf(why, cap, "%s", silent);
+        else if (topology->left_out)
+            (void)snprintf(why, cap, "the cluster has more than %d masters", REDIS_NODES_MAX);
+        else
+            (void)snprintf(why, cap,
+                           "its CLUSTER SLOTS has no master of slot %u with an address "
+                           "that laterd can use",
+                           slot);
+        return &topology->nodes[topology->map_place].link;
     }
     return NULL;
 }
 
 void redis_why_waits(const struct redis_engine *redis, struct redis_error *out_error)
 {
-    char room[REDIS_HOST_MAX + 8], cause[REDIS_ERROR_MAX];
+    char room[REDIS_HOST_MAX + 8], cause[REDIS_ERROR_MAX], map_text[REDIS_ERROR_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
     const struct link *link = topology_error(&redis->topology);
     const struct script_refusal *refusal = link ? NULL : last_refusal(redis);
-    unsigned slot = 0;
-    const struct link *mapless = link || refusal ? NULL : without_master(redis, &slot);
-    char map_text[REDIS_ERROR_MAX];
-    (void)snprintf(map_text, sizeof(map_text),
-                   "its CLUSTER SLOTS has no master of slot %u with an address that laterd can use",
-                   slot);
+    const struct link *mapless =
+        link || refusal ? NULL : without_master(redis, silent, map_text, sizeof(map_text));
     if (mapless)
         link = mapless;
     else if (refusal)

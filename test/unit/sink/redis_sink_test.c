@@ -441,21 +441,28 @@ static void a_cluster_s_redirections_are_followed(void **state)
     close_bed(&bed);
 }
 
-/* A node that is to be called by a name, and has none: only what is for its slot waits. */
-static void a_redirection_to_a_node_without_a_name_stops_nothing_else(void **state)
+/* A node that is to be called by a name, and has none: what is for its slot was not tried, so it
+   must not be buried after some attempts; all else goes on. */
+static void a_redirection_to_a_node_without_a_name_is_for_its_slot_alone(void **state)
 {
-    struct bed bed;
-    struct sent sent;
-    (void)state;
-    open_bed(&bed, "redis+cluster://10.0.0.1");
-    tell_fake(&bed.fakes[0], "-ASK 105 ?:6379\r\n");
-    tell_fake(&bed.fakes[0], "-MOVED 105 ?:6379\r\n");
-    tell_fake(&bed.fakes[0], ":1\r\n");
-    send(&bed, &sent, &list);
-    run_for(&bed, SECOND_US);
-    assert_int_equal(sent.done, 1);
-    assert_int_equal(sent.kind, OUTCOME_DELIVERED);
-    close_bed(&bed);
+    static const char *const answers[] = {"-MOVED 105 ?:6379\r\n", "-ASK 105 ?:6379\r\n"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct bed bed;
+        struct sent refused, sent;
+        (void)state;
+        open_bed(&bed, "redis+cluster://10.0.0.1");
+        tell_fake(&bed.fakes[0], answers[i]);
+        tell_fake(&bed.fakes[0], ":1\r\n");
+        send(&bed, &refused, &list);
+        run_for(&bed, SECOND_US / 10);
+        assert_int_equal(refused.done, 1);
+        assert_int_equal(refused.kind, OUTCOME_UNSENT);
+        assert_true(refused.unhealthy); /* else such jobs would take all slots */
+        send(&bed, &sent, &list);
+        run_for(&bed, SECOND_US / 10);
+        assert_int_equal(sent.kind, OUTCOME_DELIVERED);
+        close_bed(&bed);
+    }
 }
 
 /* The first one is told who should have it, and then the second one is not sent to anybody. */
@@ -622,7 +629,7 @@ int main(void)
         cmocka_unit_test(a_delivery_that_takes_too_long_fails_and_its_late_reply_is_ignored),
         cmocka_unit_test(closing_tells_what_waits_and_what_is_under_way),
         cmocka_unit_test(a_cluster_s_redirections_are_followed),
-        cmocka_unit_test(a_redirection_to_a_node_without_a_name_stops_nothing_else),
+        cmocka_unit_test(a_redirection_to_a_node_without_a_name_is_for_its_slot_alone),
         cmocka_unit_test(what_no_server_was_sent_in_time_counts_no_attempt),
         cmocka_unit_test(what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then),
         cmocka_unit_test(what_is_in_the_connection_is_bounded_however_much_is_sent),
