@@ -21,6 +21,7 @@ enum {
     ENTRY_NS = 400,       /* for an entry that is visited … */
     NEXT_NS = 150,        /* … and for finding one that comes next */
     WAITER_NS = 20,       /* for a waiter whose demand is counted */
+    WAITERS_MAX = 1024,   /* that are looked at: any number of clients may have gone at once */
     SHOWN_LOOKS = 8,      /* entries examined to find the first one that is not stale */
 };
 
@@ -79,7 +80,7 @@ static uint32_t wanted_of_topic(struct core *core, const struct topic *topic)
 {
     uint32_t wanted = 0, waiters = 0;
     for (const struct list *at = topic->waiting.next;
-         at != &topic->waiting && wanted < CORE_FRONT_MAX; at = at->next) {
+         at != &topic->waiting && wanted < CORE_FRONT_MAX && waiters < WAITERS_MAX; at = at->next) {
         const struct wait_link *link = LIST_ENTRY(at, const struct wait_link, of_topic);
         const struct waiter *waiter = pool_at(&core->waiters, link->waiter);
         uint32_t left = waiter->gone ? 0 : CORE_FRONT_MAX - wanted; /* it gets no job */

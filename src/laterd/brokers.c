@@ -143,6 +143,10 @@ static int check(const struct plugin *plugin, const struct config_broker *broker
         return 0;
     if (redis && (is_pipe(options.ca) || is_pipe(options.certificate) || is_pipe(options.key)))
         options.ca = options.certificate = options.key = "";
+    if (!redis && is_in_pipe(broker->url))
+        complain("%swarning: [broker.%s] url: %s is a pipe, which can be read once, and it is read "
+                 "again when the connection has ended: use a file",
+                 place_of(broker), broker->named.name, broker->url);
     enum err err = plugin->check(&options, &error);
     if (!err)
         err = check_reference(broker, &error);

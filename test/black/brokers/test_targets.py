@@ -122,7 +122,11 @@ def test_metrics_are_of_each_broker(broker, laterd_to):
     server.config["broker.two"] = dict(server.config["broker.one"])
     server.start()
     with Client(server.port) as client:
-        assert eventually(lambda: 'laterd_broker_connects_total{broker="two"} 1' in client.get("/metrics").text)
+        def both_are_connected():
+            text = client.get("/metrics").text
+            return all(f'laterd_broker_connects_total{{broker="{name}"}} 1' in text for name in ("one", "two"))
+
+        assert eventually(both_are_connected)
         lines = client.get("/metrics").text.splitlines()
     family = [i for i, line in enumerate(lines) if "laterd_broker_connects_total" in line]
     assert family == list(range(family[0], family[0] + 4)), "HELP, TYPE, and one of each"
