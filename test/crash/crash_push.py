@@ -156,8 +156,7 @@ class Part:
             for topic in TOPICS:
                 run_delayed(client, topic)
             end, least = time.monotonic() + DRAIN_S, float("inf")
-            while (left := sum(client.counts(topic)[state] for topic in TOPICS
-                               for state in ("ready", "delayed", "reserved"))):
+            while (left := sum(unfinished(client, topic) for topic in TOPICS)):
                 if left < least:  # a long queue of one key takes long: as long as it gets shorter
                     end, least = time.monotonic() + DRAIN_S, left
                 if time.monotonic() > end:
@@ -176,6 +175,12 @@ class Part:
         if self.receiver:
             self.receiver.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def unfinished(client, topic):
+    """By one look at the topic: of several, none might see a job that is tried again meanwhile."""
+    counts = client.counts(topic)
+    return sum(counts[state] for state in ("ready", "delayed", "reserved"))
 
 
 def listed(client, topic, state):
