@@ -39,8 +39,9 @@ static void run(struct broker_thread *thread, void *user)
     int64_t until_us;
     (void)user;
     while (!broker_closing(thread, &until_us)) {
-        broker_set_ready(thread, !atomic_load(&away), "nobody answers");
-        while (atomic_load(&away) && atomic_load(&hangs)) {
+        bool is_away = atomic_load(&away); /* once: it hangs only if it has said so */
+        broker_set_ready(thread, !is_away, "nobody answers");
+        while (is_away && atomic_load(&hangs)) {
             atomic_store(&hanging, true);
             (void)poll(NULL, 0, 1);
         }
