@@ -2,7 +2,8 @@
  * The Redis engine behind port/engine.h: the queue is in Redis, and any number of daemons serve it
  * at once. Commands are executed by scripts (script.h).
  *
- *     engine.c          the verbs of the port
+ *     engine.c          the verbs of the port, start and end
+ *     engine_parts.c    makes all of the following, and passes events between them
  *     open.c            opens it and ends it, by running turns
  *     command.c         commands and their answers
  *     describe.c        metrics, and the reason why Redis cannot be used
