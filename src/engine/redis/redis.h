@@ -11,7 +11,9 @@
  *     fanout_jobs.c     … combines their lists of jobs
  *     fanout_topics.c   … and their counts of topics
  *     consumers.c       waiting consumers
- *     fetch.c           reserves jobs for them
+ *     fetch.c           chooses the partitions that are asked for jobs for them
+ *     fetch_shares.c    … and for how many
+ *     fetch_call.c      … one such call, and its answer
  *     topic_cache.c     what is known of ready jobs
  *     requeue.c         gives back jobs whose consumers have gone
  *     members.c         which daemons live, and which of them owns a partition
