@@ -1,9 +1,9 @@
 /*
- * Owns the reads, from their request until they end and their bytes go to the cache, and the fetches
- * that wait for them. A read gets READ_BYTES in one piece if more than one of its bodies is wanted, else
- * LONE_BYTES: more bytes hardly take longer on a disk that seeks, but they do on a fast disk.
- * Bytes behind the last batch that is completely in the file are never read: a cached copy would
- * become wrong when the next batch is written.
+ * Owns the reads, from their request until they end and their bytes go to the cache, and the
+ * fetches that wait for them. A read gets READ_BYTES in one piece if more than one of its bodies is
+ * wanted, else LONE_BYTES: more bytes hardly take longer on a disk that seeks, but they do on a
+ * fast disk. Bytes behind the last batch that is completely in the file are never read: a cached
+ * copy would become wrong when the next batch is written.
  *
  * Invariants: a fetch that has not ended pins its segment, so that its file stays; a read under way
  * has the file open, too. The bytes that a read of one large record gets are never cached: they
@@ -20,11 +20,11 @@
 
 enum {
     READ_BYTES = READ_CACHE_PIECE_BYTES, /* in one piece */
-    LONE_BYTES = 16 * 1024,    /* for one body, if no adjacent bodies are wanted */
-    READS_MAX = 64,            /* waiting and under way */
-    AHEAD_MAX = READS_MAX / 2, /* waiting reads without a fetch: read-ahead */
-    UNDER_WAY_BYTES = 8 << 20, /* with more, large records are read one after the other */
-    FETCHED_BYTES = 8 << 20,   /* of fetches that have ended; with more, one read at a time */
+    LONE_BYTES = 16 * 1024,              /* for one body, if no adjacent bodies are wanted */
+    READS_MAX = 64,                      /* waiting and under way */
+    AHEAD_MAX = READS_MAX / 2,           /* waiting reads without a fetch: read-ahead */
+    UNDER_WAY_BYTES = 8 << 20,           /* with more, large records are read one after the other */
+    FETCHED_BYTES = 8 << 20, /* of fetches that have ended; with more, one read at a time */
     /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
        milliseconds, most of them page faults of fresh memory. */
     IN_TURN_BYTES = READ_BYTES,
@@ -179,24 +179,31 @@ static void keep(struct body_reads *reads, struct body_read *read)
 }
 
 /* Queues its fetches again, before all that were requested later. */
-static void queue_again(struct body_reads *reads, struct body_read *read, bool alone)
+static void queue_again(struct body_reads *reads, struct body_read *read)
 {
     while (!list_empty(&read->fetches)) {
         struct body_fetch *fetch = fetch_of(read->fetches.prev);
         list_remove(&fetch->link);
-        fetch->alone = fetch->alone || alone;
         fetch->state = FETCH_QUEUED;
         list_add_head(&reads->queue, &fetch->link);
     }
+}
+
+/* Each of its fetches gets a read of its own next time. */
+static void separate(struct body_read *read)
+{
+    for (struct list *link = read->fetches.next; link != &read->fetches; link = link->next)
+        fetch_of(link)->alone = true;
 }
 
 static void fail(struct body_reads *reads, struct body_read *read)
 {
     if (read->op.err == ERR_AGAIN) { /* no descriptor is free: no error of the segment */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
-        queue_again(reads, read, false);
+        queue_again(reads, read);
     } else if (!read->alone) {
-        queue_again(reads, read, true); /* one bad sector must not affect adjacent records */
+        separate(read); /* one bad sector must not affect adjacent records */
+        queue_again(reads, read);
     }
     while (!list_empty(&read->fetches))
         end_fetch(reads, fetch_of(read->fetches.next), ERR_IO);
@@ -235,7 +242,7 @@ static void serve_all(struct body_reads *reads, struct body_read *read)
     for (bool first = true; !list_empty(&read->fetches) && (first || may_serve(reads));
          first = false)
         serve_from(reads, fetch_of(read->fetches.next), read);
-    queue_again(reads, read, false);
+    queue_again(reads, read);
 }
 
 static void read_ended(struct disk_op *op)
