@@ -135,21 +135,25 @@ uint64_t wait_group_open_wants(const struct wait_group *group)
 
 /* ---- which partitions are asked ---- */
 
+/* Does reserving wait for the answers to probes, for a while? */
+enum awaiting { AWAITED, NOT_AWAITED };
+
 /* Probes the partitions; those whose servers have too many calls to answer are probed in a later
  * step, as these answer. */
-static void probe_all(struct wait_group *group, struct candidates candidates, bool awaited)
+static void probe_all(struct wait_group *group, struct candidates candidates,
+                      enum awaiting awaiting)
 {
     struct loop *loop = group->consumers->options.loop;
     bool if_silent = group->listed_order && others_may(group); /* see awaits_answers() */
     candidates = wait_group_with_room_for_probes(group, candidates);
-    if (awaited && !group->awaited_probes)
+    if (awaiting == AWAITED && !group->awaited_probes)
         group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct fetch_request *fetch = wait_group_fetch_for(
             group, group->topic_count, candidates.at[i].partition, 0, (struct fetch_options){0});
         fetch->if_silent = if_silent;
         fetch_request_leave_out_later(fetch);
-        if (awaited) {
+        if (awaiting == AWAITED) {
             fetch->awaited = true;
             group->awaited_probes++;
         }
@@ -258,7 +262,7 @@ static bool fetch_candidates(struct wait_group *group, uint32_t from, uint32_t t
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
     if (noticed.count && candidates.count > wait_group_open_wants(group)) {
-        probe_all(group, noticed, true); /* which has the best job */
+        probe_all(group, noticed, AWAITED); /* which has the best job */
         return true;
     }
     candidates.others_may = others_may(group);
@@ -301,7 +305,7 @@ static bool fetch_unsure(struct wait_group *group)
     if (alone)
         wait_group_fetch_all(group, group->topic_count, unsure);
     else
-        probe_all(group, unsure, true);
+        probe_all(group, unsure, AWAITED);
     return !group->awaited_probes || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
@@ -355,7 +359,7 @@ static void fetch_taken(struct wait_group *group)
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_fetch_all(group, group->topic_count, taken);
     else
-        probe_all(group, taken, true);
+        probe_all(group, taken, AWAITED);
 }
 
 bool wait_group_is_suspect(const struct wait_group *group)
@@ -392,8 +396,8 @@ static void wait_group_fetch(struct wait_group *group)
                                        : fetch_candidates(group, 0, group->topic_count)))
         fetch_taken(group);
     else
-        probe_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
-    probe_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
+        probe_all(group, find_candidates(group, 0, group->topic_count, is_stale), NOT_AWAITED);
+    probe_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), NOT_AWAITED);
 }
 
 static bool is_suspect_now(const struct wait_group *group)

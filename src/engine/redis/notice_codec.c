@@ -100,7 +100,7 @@ enum err notice_decode(const struct script_space *space, struct bytes message,
         return ERR_CORRUPT;
     struct notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);
-    notice.alone =
+    notice.only_we_wait = /* the script wrote a zero in front of the partition's number */
         notice.kind == NOTICE_READY && rest.at[0] == '0' && rest.len > 1 && rest.at[1] != ' ';
     enum err err;
     if (notice.kind == NOTICE_MEMBER) {

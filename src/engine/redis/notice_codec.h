@@ -35,7 +35,7 @@ struct notice {
     enum notice_kind kind;
     uint32_t partition; /* not for MEMBER */
     struct bytes topic; /* borrowed */
-    bool alone;         /* READY: no other daemon waited for it, so it need not be passed on */
+    bool only_we_wait;  /* READY: no other daemon waited for it, so it need not be passed on */
     bool by_us;
     int64_t due_us;
     struct script_member member;

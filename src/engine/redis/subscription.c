@@ -152,7 +152,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
     switch (notice.kind) {
     case NOTICE_READY:
         consumers_ready(options->consumers, notice.topic, notice.partition,
-                        to_us && !notice.alone ? NOTIFIED_ALONE : NOTIFIED_ALL);
+                        to_us && !notice.only_we_wait ? NOTIFIED_ALONE : NOTIFIED_ALL);
         break;
     case NOTICE_HINT:
         consumers_ready(options->consumers, notice.topic, notice.partition, NOTIFIED_OTHER);
