@@ -25,9 +25,8 @@ const struct topic *consumers_topic(const struct consumers *consumers, struct by
 void consumers_delivered(struct consumers *consumers, const struct job_view *job)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
-    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
     int64_t now_us = consumers_now_us(consumers);
-    int64_t late_us = now_us > due_us ? now_us - due_us : 0;
+    int64_t late_us = lateness_us(job->due_us, job->created_us, now_us);
     unsigned bucket = lateness_bucket(late_us);
     lateness_add(&consumers->lateness, now_us, bucket);
     lateness_count(&consumers->lateness_histogram, bucket, late_us);
