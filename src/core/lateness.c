@@ -23,6 +23,14 @@ int64_t lateness_bound_us(unsigned bucket)
                       : octave_us; /* 181/128 is about the square root of 2 */
 }
 
+int64_t lateness_us(int64_t due_us, int64_t created_us, int64_t now_us)
+{
+    int64_t since_us = due_us > created_us ? due_us : created_us, late_us;
+    if (__builtin_sub_overflow(now_us, since_us, &late_us))
+        return INT64_MAX;
+    return late_us > 0 ? late_us : 0;
+}
+
 unsigned lateness_bucket(int64_t late_us)
 {
     if (late_us < FIRST_BOUND_US)

@@ -35,6 +35,10 @@ struct lateness_histogram {
 
 enum lateness_span { LATENESS_ALL_TIME, LATENESS_LAST_MINUTE };
 
+/* How late a job is that is handed out now: since its due time, or since it was pushed, if that was
+   later. Not negative, though clocks may have been set back. */
+int64_t lateness_us(int64_t due_us, int64_t created_us, int64_t now_us);
+
 unsigned lateness_bucket(int64_t late_us);  /* a negative lateness counts as none */
 int64_t lateness_bound_us(unsigned bucket); /* INT64_MAX for the last */
 

@@ -94,14 +94,17 @@ struct list_walk *list_walk_find(struct core *core, const struct topic *topic, e
     return NULL;
 }
 
-/* Counts complete walks (`whole`), or walks whose scan is under way. */
-static uint32_t count_walks(const struct core *core, bool whole, struct list_walk **out_oldest)
+/* A scan fills it, or pages are taken from it. */
+enum walk_stage { FILLING, WHOLE };
+
+static uint32_t count_walks(const struct core *core, enum walk_stage stage,
+                            struct list_walk **out_oldest)
 {
     uint32_t count = 0;
     *out_oldest = NULL;
     for (struct list *link = core->walks.next; link != &core->walks; link = link->next) {
         struct list_walk *walk = LIST_ENTRY(link, struct list_walk, link);
-        if (walk->whole == whole && count++ == 0)
+        if (walk->whole == (stage == WHOLE) && count++ == 0)
             *out_oldest = walk;
     }
     return count;
@@ -111,7 +114,7 @@ struct list_walk *list_walk_new(struct core *core, const struct topic *topic, en
                                 bool backwards, const struct cursor *after)
 {
     struct list_walk *walk;
-    if (count_walks(core, false, &walk) >= LIST_WALKS_MAX)
+    if (count_walks(core, FILLING, &walk) >= LIST_WALKS_MAX)
         return NULL;
     walk = mem_zalloc(sizeof(*walk));
     walk->topic = topic->number;
@@ -191,7 +194,7 @@ void list_walk_keep(struct core *core, struct list_walk *walk)
     walk->until_us = time_add(core->now_us, IDLE_US);
     list_remove(&walk->link);
     struct list_walk *oldest;
-    if (count_walks(core, true, &oldest) >= LIST_WALKS_MAX)
+    if (count_walks(core, WHOLE, &oldest) >= LIST_WALKS_MAX)
         list_walk_end(oldest);
     list_add_tail(&core->walks, &walk->link);
 }
@@ -232,7 +235,7 @@ void list_walks_expire(struct core *core)
 int64_t list_walks_next_us(const struct core *core)
 {
     struct list_walk *oldest;
-    return count_walks(core, true, &oldest) > 0 ? oldest->until_us : INT64_MAX;
+    return count_walks(core, WHOLE, &oldest) > 0 ? oldest->until_us : INT64_MAX;
 }
 
 void list_walks_fini(struct core *core)

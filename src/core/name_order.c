@@ -29,15 +29,17 @@ void name_order_fini(struct name_order *order)
     name_order_init(order, order->name, order->ctx);
 }
 
-/* How many names of the block come before `name`, or (`equal`) are not greater. */
-static uint32_t count_before(const struct name_order *order, const struct name_block *block,
-                             struct bytes name, bool equal)
+enum end { BEFORE, UP_TO }; /* without `name` itself, or with it */
+
+/* How many names of the block come before `name`, or up to it. */
+static uint32_t count_names(const struct name_order *order, const struct name_block *block,
+                            enum end end, struct bytes name)
 {
     uint32_t low = 0, high = block->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         int compared = bytes_cmp(order->name(order->ctx, block->numbers[middle]), name);
-        if (compared < 0 || (equal && compared == 0))
+        if (compared < 0 || (end == UP_TO && compared == 0))
             low = middle + 1;
         else
             high = middle;
@@ -96,7 +98,7 @@ void name_order_add(struct name_order *order, uint32_t number)
         place = block_of(order, name);
     }
     struct name_block *block = order->blocks[place];
-    uint32_t index = count_before(order, block, name, false);
+    uint32_t index = count_names(order, block, BEFORE, name);
     memmove(block->numbers + index + 1, block->numbers + index,
             (block->count - index) * sizeof(uint32_t));
     block->numbers[index] = number;
@@ -109,7 +111,7 @@ void name_order_remove(struct name_order *order, uint32_t number)
     CHECK(order->count > 0);
     uint32_t place = block_of(order, name);
     struct name_block *block = order->blocks[place];
-    uint32_t index = count_before(order, block, name, false);
+    uint32_t index = count_names(order, block, BEFORE, name);
     CHECK(index < block->count && block->numbers[index] == number);
     block->count--;
     memmove(block->numbers + index, block->numbers + index + 1,
@@ -127,7 +129,7 @@ struct name_place name_order_after(const struct name_order *order, struct bytes 
     if (order->count == 0)
         return (struct name_place){0};
     uint32_t block = block_of(order, name);
-    return (struct name_place){block, count_before(order, order->blocks[block], name, true)};
+    return (struct name_place){block, count_names(order, order->blocks[block], UP_TO, name)};
 }
 
 bool name_order_next(const struct name_order *order, struct name_place *place, uint32_t *out_number)

@@ -216,6 +216,14 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 
 /* ---- moves ---- */
 
+static void note_lateness(struct core *core, struct topic *topic, int64_t late_us)
+{
+    unsigned bucket = lateness_bucket(late_us);
+    lateness_add(&topic->lateness, core->now_us, bucket);
+    lateness_add(&core->totals.lateness, core->now_us, bucket);
+    lateness_count(&core->totals.lateness_histogram, bucket, late_us);
+}
+
 void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, struct bytes by)
 {
     struct job *job = core_unlink(core, number);
@@ -226,16 +234,8 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, 
     job_set_lease(&core->extras, job, core->lease_next++,
                   time_add(core->now_us, ttr_us > 0 ? ttr_us : job->ttr_us));
     count_up(&job->reserves);
-    int64_t late_us = 0;
-    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
-    if (!by_name && __builtin_sub_overflow(core->now_us, due_us, &late_us))
-        late_us = INT64_MAX;
-    if (late_us < 0)
-        late_us = 0; /* the clock was set back at a restart */
-    unsigned bucket = lateness_bucket(late_us);
-    lateness_add(&topic->lateness, core->now_us, bucket);
-    lateness_add(&core->totals.lateness, core->now_us, bucket);
-    lateness_count(&core->totals.lateness_histogram, bucket, late_us);
+    note_lateness(core, topic,
+                  by_name ? 0 : lateness_us(job->due_us, job->created_us, core->now_us));
     topic->reserved++;
     rate_add(&topic->reserve_rate, core->now_us);
     core->totals.reserved++;

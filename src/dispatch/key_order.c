@@ -184,22 +184,34 @@ static void entry_remove(struct key_entry *entry)
 
 /* ---- which jobs may be sent ---- */
 
-static void count_held(struct key_entry *entry, bool waits)
+/* Its shipment waits in memory behind the first one of its key. */
+static void hold(struct key_entry *entry)
 {
     struct key_queue *queue = entry->queue;
-    if (entry->waits == waits)
+    if (entry->waits)
         return;
-    entry->waits = waits;
-    queue->held += waits ? 1 : UINT32_MAX; /* one more, or one less */
-    queue->order->held += waits ? 1 : UINT32_MAX;
-    queue->order->held_bytes += waits ? entry->shipment->bytes : 0 - entry->shipment->bytes;
+    entry->waits = true;
+    queue->held++;
+    queue->order->held++;
+    queue->order->held_bytes += entry->shipment->bytes;
+}
+
+static void end_hold(struct key_entry *entry)
+{
+    struct key_queue *queue = entry->queue;
+    if (!entry->waits)
+        return;
+    entry->waits = false;
+    queue->held--;
+    queue->order->held--;
+    queue->order->held_bytes -= entry->shipment->bytes;
 }
 
 /* Adds it to pump::ready: it is sent when there is a slot. */
 static void make_ready(struct key_entry *entry)
 {
     struct shipment *shipment = entry->shipment;
-    count_held(entry, false);
+    end_hold(entry);
     if (shipment->state != SHIP_HELD)
         return;
     shipment_make_ready(shipment);
@@ -373,7 +385,7 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
         entry = entry_add(order, shipment->delivery.key, shipment->end.ref.seq);
     struct shipment *former = entry->shipment;
     if (former) { /* a client released it, or its lease has expired before we noticed */
-        count_held(entry, false);
+        end_hold(entry);
         former->entry = NULL;
         former->lease_us = 0; /* so that it is not sent any more, if it was not yet */
     }
@@ -385,7 +397,7 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
         loop_cancel(order->pump->options.loop, &queue->timer);
         return true;
     }
-    count_held(entry, true);
+    hold(entry);
     bool alone = queue->held == 1; /* usual: those before it were put off when they came */
     if (waits_long(queue) && !alone)
         put_off_all(queue);
@@ -401,7 +413,7 @@ void key_order_left(struct shipment *shipment, int64_t due_us)
     struct lane *lane = queue->order->lane;
     bool first = first_of(queue) == entry;
     shipment->entry = NULL;
-    count_held(entry, false);
+    end_hold(entry);
     entry->shipment = NULL;
     entry->due_us = due_us;
     entry->found_ready = 0;

@@ -73,7 +73,10 @@ static enum err look_up(const char *host, uint16_t port, struct address *out_add
     return OK;
 }
 
-static enum err parse_inet(const char *text, bool look, struct address *out_address)
+/* Is a name looked up, or is only its form checked, so that out_address may stay empty? */
+enum names { LOOKED_UP, FORM_CHECKED };
+
+static enum err parse_inet(const char *text, enum names names, struct address *out_address)
 {
     char host[LISTEN_ADDR_MAX];
     const char *colon = strrchr(text, ':');
@@ -95,7 +98,7 @@ static enum err parse_inet(const char *text, bool look, struct address *out_addr
     if (strcmp(host, "localhost") == 0)
         memcpy(host, "127.0.0.1", sizeof("127.0.0.1")); /* and never ::1, wherever that is first */
     if (is_host_name(host))
-        return look ? look_up(host, (uint16_t)port, out_address) : OK;
+        return names == LOOKED_UP ? look_up(host, (uint16_t)port, out_address) : OK;
     out_address->in.sin_family = AF_INET;
     out_address->in.sin_port = htons((uint16_t)port);
     out_address->len = (socklen_t)sizeof(struct sockaddr_in);
@@ -117,24 +120,23 @@ static void remove_stale(const struct address *address)
     (void)close(fd);
 }
 
-/* `look`: a name is looked up; else only its form is checked, and out_address may stay empty. */
-static enum err parse(const char *text, bool look, struct address *out_address)
+static enum err parse(const char *text, enum names names, struct address *out_address)
 {
     if (strncmp(text, "unix:", 5) == 0)
         return parse_unix(text + 5, out_address);
-    return parse_inet(text, look, out_address);
+    return parse_inet(text, names, out_address);
 }
 
 enum err listen_check(const char *address_text)
 {
     struct address address = {0};
-    return parse(address_text, false, &address);
+    return parse(address_text, FORM_CHECKED, &address);
 }
 
 enum err listen_open(const char *address_text, int *out_fd)
 {
     struct address address = {0};
-    enum err err = parse(address_text, true, &address);
+    enum err err = parse(address_text, LOOKED_UP, &address);
     if (err)
         return err;
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -29,12 +29,27 @@ static struct schedule schedule_for(const struct server *server,
     return topic_settings_schedule(settings, &fallback);
 }
 
-/* A push with its defaults filled in, as the engine gets it. */
-struct filled {
-    struct cmd cmd;
-    struct schedule schedule;
-    char why[PUSH_URL_WHY]; /* of a refusal */
+/* A command on its way to the engine. */
+struct admission {
+    struct server *server;
+    const struct principal *principal;
+    const struct cmd *cmd;      /* the client's, or `filled` */
+    const char *why;            /* of a refusal, for people; NULL: the error says it all */
+    struct cmd filled;          /* the client's, and what it did not set */
+    struct schedule schedule;   /* of the push `filled` */
+    char url_why[PUSH_URL_WHY]; /* room for `why` */
 };
+
+static bool is_client(const struct principal *principal)
+{
+    return principal->protocol != PROTOCOL_KINDS;
+}
+
+static enum err refuse_target(struct admission *admission, const char *why)
+{
+    admission->why = why;
+    return ERR_JOB_TARGET;
+}
 
 /*
  * With push.job_targets = any, the first job with a URL of its own gives its topic a target
@@ -69,71 +84,62 @@ static bool may_be_reached(struct server *server, struct bytes properties, char 
 
 /* Checks whether the job may have a URL, or a route, of its own. Jobs that come from elsewhere,
  * such as the journal, are there already: their deliveries fail, but they are not lost. */
-static enum err admit_target(struct server *server, const struct principal *principal,
-                             const struct cmd_push *push, const struct topic_settings *settings,
-                             char *room, const char **out_why)
+static enum err admit_target(struct admission *admission, const struct topic_settings *settings)
 {
+    struct server *server = admission->server;
+    const struct cmd_push *push = &admission->cmd->push;
     enum config_job_targets policy = server->options.config->job_targets;
-    if (policy == JOB_TARGETS_OFF) {
-        *out_why = "push.job_targets is off";
-        return ERR_JOB_TARGET;
-    }
-    if (push->own_route && !has_target(settings, TARGET_AMQP)) {
-        *out_why = "the topic's settings have no target of type amqp";
-        return ERR_JOB_TARGET;
-    }
+    if (policy == JOB_TARGETS_OFF)
+        return refuse_target(admission, "push.job_targets is off");
+    if (push->own_route && !has_target(settings, TARGET_AMQP))
+        return refuse_target(admission, "the topic's settings have no target of type amqp");
     if (!push->own_target)
         return OK;
     bool sends = has_target(settings, TARGET_HTTP);
-    if (!sends && (settings || policy == JOB_TARGETS_TOPIC)) {
-        *out_why = "the topic's settings have no target of type http (see push.job_targets)";
-        return ERR_JOB_TARGET;
-    }
+    if (!sends && (settings || policy == JOB_TARGETS_TOPIC))
+        return refuse_target(
+            admission, "the topic's settings have no target of type http (see push.job_targets)");
     bool to_unix = sends && settings->target.http.unix_socket.len > 0; /* whatever the URL says */
-    if (!to_unix && principal->protocol != PROTOCOL_KINDS &&
-        !may_be_reached(server, push->properties, room)) {
-        *out_why = room;
-        return ERR_JOB_TARGET;
-    }
+    if (!to_unix && is_client(admission->principal) &&
+        !may_be_reached(server, push->properties, admission->url_why))
+        return refuse_target(admission, admission->url_why);
     if (!sends)
         make_pushed(server, push->topic);
     return OK;
 }
 
-/*
- * Fills in what the job does not set, from its topic's settings or [defaults]; once, when it is
- * pushed: a change of settings only concerns later jobs. *out_cmd is `cmd`, or in `filled`.
- */
-static enum err fill_in(struct server *server, const struct principal *principal,
-                        const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
-                        const char **out_why)
+/* Fills in what the job does not set, from its topic's settings or [defaults]; once, when it is
+ * pushed: a change of settings only concerns later jobs. */
+static enum err fill_in(struct admission *admission)
 {
-    const struct cmd_push *push = &cmd->push;
+    struct server *server = admission->server;
+    const struct cmd_push *push = &admission->cmd->push;
     const struct topic_settings *settings = NULL;
-    bool unplanned = push->retry_count == 0 && !push->retry_given;
-    *out_cmd = cmd;
+    bool lacks_schedule = push->retry_count == 0 && !push->retry_given;
     if (server->registry && registry_count(server->registry)) {
         budget_spend(&server->budget, LOOK_UP_NS);
         settings = registry_find(server->registry, push->topic, NULL);
     }
     if (push->own_target || push->own_route) {
-        enum err err = admit_target(server, principal, push, settings, filled->why, out_why);
+        enum err err = admit_target(admission, settings);
         if (err)
             return err;
     }
-    if (!settings && !(unplanned && server->retry.count))
+    if (!settings && !(lacks_schedule && server->retry.count))
         return OK;
-    filled->cmd = *cmd;
-    if (unplanned) {
-        filled->schedule = settings ? schedule_for(server, settings) : server->retry;
-        filled->cmd.push.retry_us = filled->schedule.waits_us;
-        filled->cmd.push.retry_count = filled->schedule.count;
+    struct cmd_push *filled = &admission->filled.push;
+    admission->filled = *admission->cmd;
+    if (lacks_schedule) {
+        struct schedule *schedule = &admission->schedule;
+        *schedule = settings ? schedule_for(server, settings) : server->retry;
+        filled->retry_us = schedule->waits_us;
+        filled->retry_count = schedule->count;
     }
     if (settings && settings->ttr_us && push->ttr_is_default) {
         int64_t most_us = server->options.api.ttr_max_us;
-        filled->cmd.push.ttr_us = settings->ttr_us < most_us ? settings->ttr_us : most_us;
+        filled->ttr_us = settings->ttr_us < most_us ? settings->ttr_us : most_us;
     }
-    *out_cmd = &filled->cmd;
+    admission->cmd = &admission->filled;
     return OK;
 }
 
@@ -143,8 +149,7 @@ static enum err fill_in(struct server *server, const struct principal *principal
 static enum err admit_reserve(struct server *server, const struct principal *principal,
                               const struct cmd_reserve *reserve)
 {
-    bool anybody = principal->protocol != PROTOCOL_KINDS;
-    if (!anybody || !server->registry || registry_count(server->registry) == 0)
+    if (!is_client(principal) || !server->registry || registry_count(server->registry) == 0)
         return OK;
     budget_spend(&server->budget, (int64_t)reserve->topic_count * LOOK_UP_NS);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
@@ -156,27 +161,32 @@ static enum err admit_reserve(struct server *server, const struct principal *pri
 
 /* ---- the door ---- */
 
+/* The history of jobs has the name of who reserves one. */
+static void fill_in_name(struct admission *admission)
+{
+    const struct cmd *cmd = admission->cmd;
+    struct bytes name = bytes_str(admission->principal->name);
+    admission->filled = *cmd;
+    if (cmd->kind == CMD_RESERVE)
+        admission->filled.reserve.by = name;
+    else if (cmd->kind == CMD_RESERVE_JOB)
+        admission->filled.job.by = name;
+    admission->cmd = &admission->filled;
+}
+
 /* Checks what is refused before the engine; the engine may refuse, too: limits.jobs, a full
    disk. */
-static enum err admit(struct server *server, const struct principal *principal,
-                      const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
-                      const char **out_why)
+static enum err admit(struct admission *admission)
 {
-    *out_cmd = cmd;
-    if (cmd->kind == CMD_PUSH)
-        return server->refusing_pushes ? ERR_DRAINING
-                                       : fill_in(server, principal, cmd, filled, out_cmd, out_why);
+    struct server *server = admission->server;
+    const struct cmd *cmd = admission->cmd;
     enum err err = OK;
+    if (cmd->kind == CMD_PUSH)
+        return server->refusing_pushes ? ERR_DRAINING : fill_in(admission);
     if (cmd->kind == CMD_RESERVE)
-        err = admit_reserve(server, principal, &cmd->reserve);
-    if (!err && principal->name) {
-        filled->cmd = *cmd;
-        if (cmd->kind == CMD_RESERVE)
-            filled->cmd.reserve.by = bytes_str(principal->name);
-        else if (cmd->kind == CMD_RESERVE_JOB)
-            filled->cmd.job.by = bytes_str(principal->name);
-        *out_cmd = &filled->cmd;
-    }
+        err = admit_reserve(server, admission->principal, &cmd->reserve);
+    if (!err && admission->principal->name)
+        fill_in_name(admission);
     return err;
 }
 
@@ -200,16 +210,19 @@ static enum submitted
 submit_admitted(struct server *server, const struct principal *principal, const struct cmd *cmd,
                 struct ticket *ticket)
 {
-    struct filled filled; /* read by the engine during submit */
-    const struct cmd *admitted;
-    const char *why = NULL;
-    enum err err = admit(server, principal, cmd, &filled, &admitted, &why);
+    struct admission admission; /* read by the engine during submit; too large to be zeroed */
+    admission.server = server;
+    admission.principal = principal;
+    admission.cmd = cmd;
+    admission.why = NULL;
+    enum err err = admit(&admission);
     if (err) {
         if (ticket)
-            ticket->answered(ticket, &(struct reply){.err = err, .why = why, .kind = cmd->kind});
+            ticket->answered(ticket,
+                             &(struct reply){.err = err, .why = admission.why, .kind = cmd->kind});
         return SUBMIT_ANSWERED;
     }
-    return server->engine->verbs->submit(server->engine, admitted, ticket);
+    return server->engine->verbs->submit(server->engine, admission.cmd, ticket);
 }
 
 enum submitted server_submit(struct server *server, const struct principal *principal,

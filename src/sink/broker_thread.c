@@ -147,13 +147,12 @@ static void to_outbox(struct broker_thread *thread, struct broker_item *item,
 }
 
 void broker_finish(struct broker_thread *thread, struct broker_item *item, enum outcome_kind kind,
-                   bool unhealthy, const char *reason)
+                   const char *reason)
 {
     if (thread->late_at == &item->pending)
         thread->late_at = item->pending.next;
     list_remove(&item->pending);
     thread->pending_count--;
-    item->unhealthy = unhealthy;
     lock(thread);
     to_outbox(thread, item, kind, reason);
     unlock(thread);
@@ -190,7 +189,7 @@ void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, con
 {
     struct broker_item *item;
     while ((item = first_of(&thread->pending)))
-        broker_finish(thread, item, kind, false, reason);
+        broker_finish(thread, item, kind, reason);
     take_inbox(thread);
     while ((item = first_of(&thread->waiting)))
         return_waiting(thread, item, kind, reason);

@@ -29,7 +29,7 @@ struct broker_item {
     void *user;                    /* the plugin's, from take to finish */
     int64_t begun_us, deadline_us; /* of broker_now_us(); INT64_MAX: none */
     enum outcome_kind kind;
-    bool unhealthy;
+    bool unhealthy; /* outcome::unhealthy; false unless the plugin sets it before broker_finish() */
     char reason[OUTCOME_REASON_MAX];
 };
 
@@ -73,7 +73,7 @@ struct broker_item *broker_take(struct broker_thread *thread);
 /* Reports the outcome of an item, and gives the item back. `reason` is cut to OUTCOME_REASON_MAX -
    1 bytes; "" if DELIVERED. */
 void broker_finish(struct broker_thread *thread, struct broker_item *item, enum outcome_kind kind,
-                   bool unhealthy, const char *reason);
+                   const char *reason);
 
 /* The same for all pending items and all deliveries that wait. */
 void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason);

@@ -18,7 +18,7 @@
 #include "port/loop.h"
 #include "port/sink.h"
 
-enum { PLUGIN_ABI = 5 };
+enum { PLUGIN_ABI = 6 };
 #define PLUGIN_SYMBOL "laterd_plugin"
 
 /* One [broker.NAME]. Strings are valid for as long as the process runs. */

@@ -1,9 +1,9 @@
 /*
- * Owns the reads, from their request until their bytes are evicted, and the fetches that wait for
- * them. A read gets READ_BYTES in one piece if more than one of its bodies is wanted, else
- * LONE_BYTES: more bytes hardly take longer on a disk that seeks, but they do on a fast disk.
- * Bytes behind the last batch that is completely in the file are never read: a cached copy would
- * become wrong when the next batch is written.
+ * Owns the reads, from their request until they end and their bytes go to the cache, and the
+ * fetches that wait for them. A read gets READ_BYTES in one piece if more than one of its bodies is
+ * wanted, else LONE_BYTES: more bytes hardly take longer on a disk that seeks, but they do on a
+ * fast disk. Bytes behind the last batch that is completely in the file are never read: a cached
+ * copy would become wrong when the next batch is written.
  *
  * Invariants: a fetch that has not ended pins its segment, so that its file stays; a read under way
  * has the file open, too. The bytes that a read of one large record gets are never cached: they
@@ -15,40 +15,32 @@
 #include "base/mem.h"
 #include "store/body.h"
 #include "store/internal.h"
+#include "store/read_cache.h"
 #include "store/record.h"
 
 enum {
-    READ_BYTES = 128 * 1024,   /* in one piece */
-    LONE_BYTES = 16 * 1024,    /* for one body, if no adjacent bodies are wanted */
-    READS_MAX = 64,            /* waiting and under way */
-    AHEAD_MAX = READS_MAX / 2, /* waiting reads without a fetch: read-ahead */
-    UNDER_WAY_BYTES = 8 << 20, /* with more, large records are read one after the other */
-    KEPT_BYTES = 4 << 20,      /* of reads that have ended */
-    FETCHED_BYTES = 8 << 20,   /* of fetches that have ended; with more, one read at a time */
+    READ_BYTES = READ_CACHE_PIECE_BYTES, /* in one piece */
+    LONE_BYTES = 16 * 1024,              /* for one body, if no adjacent bodies are wanted */
+    READS_MAX = 64,                      /* waiting and under way */
+    AHEAD_MAX = READS_MAX / 2,           /* waiting reads without a fetch: read-ahead */
+    UNDER_WAY_BYTES = 8 << 20,           /* with more, large records are read one after the other */
+    FETCHED_BYTES = 8 << 20, /* of fetches that have ended; with more, one read at a time */
     /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
        milliseconds, most of them page faults of fresh memory. */
     IN_TURN_BYTES = READ_BYTES,
     /* Records that are copied from shared reads in one turn, to a fetch each, and checked: any
        number of clients may ask for one of 128 KiB at once. */
     SERVED_BYTES = 512 * 1024,
-    KEPT_LISTS = 256, /* a power of two: as many as there are lone reads kept, at most */
 };
 
-/* A cached read has bytes of one or two aligned pieces of READ_BYTES of its file. */
-struct kept_part {
-    struct list link; /* body_reads::kept_at; empty: in no list */
-    struct body_read *read;
-};
-
-enum read_state { READ_WAITING, READ_UNDER_WAY, READ_KEPT };
+enum read_state { READ_WAITING, READ_UNDER_WAY };
 
 struct body_read {
-    struct list link; /* body_reads::waiting, under_way or kept */
+    struct list link; /* body_reads::waiting, ahead or under_way */
     struct body_reads *reads;
     enum read_state state;
     uint32_t segment;
     uint64_t start, end; /* bytes of the segment's file */
-    struct kept_part parts[2];
     uint32_t wanted;     /* bodies in it that are requested, or soon will be */
     bool alone;          /* for one fetch only */
     bool large;          /* alone, and its bytes become the fetch's */
@@ -62,16 +54,14 @@ struct body_read {
 
 struct body_reads {
     struct store *store;
-    struct list queue;               /* body_fetch::link: fetches without a read yet, … */
-    struct list unsettled;           /* … and those whose records are not in their files yet */
-    struct list waiting;             /* body_read::link: reads of fetches, in their order */
-    struct list ahead;               /* body_read::link: waiting, too, without fetches yet */
-    struct list under_way;           /* body_read::link */
-    struct list kept;                /* body_read::link; least recently used first */
-    struct list kept_at[KEPT_LISTS]; /* kept_part::link: the same reads, hashed by place */
-    uint64_t looks;                  /* reads that were examined to find a cached one: for tests */
+    struct list queue;       /* body_fetch::link: fetches without a read yet, … */
+    struct list unsettled;   /* … and those whose records are not in their files yet */
+    struct list waiting;     /* body_read::link: reads of fetches, in their order */
+    struct list ahead;       /* body_read::link: waiting, too, without fetches yet */
+    struct list under_way;   /* body_read::link */
+    struct read_cache cache; /* of reads that have ended */
     uint32_t waiting_count, ahead_count, under_way_count;
-    size_t under_way_bytes, kept_bytes, fetched_bytes;
+    size_t under_way_bytes, fetched_bytes;
     size_t served_bytes; /* of shared reads in this turn: SERVED_BYTES */
     bool again;          /* a turn should follow: some were served, or may be then */
     int64_t retry_at_us; /* when to try again, if no descriptor was free */
@@ -112,46 +102,16 @@ static struct body_read *find(struct list *head, const struct body_place *place)
     return NULL;
 }
 
-/* ---- cached reads by place ---- */
-
-static struct list *kept_at(struct body_reads *reads, uint32_t segment, uint64_t offset)
+/* An earlier read that has all bytes of the record; NULL: none. */
+static struct cached_read *find_cached(struct body_reads *reads, const struct body_place *place)
 {
-    uint64_t stretch = offset / READ_BYTES + (uint64_t)segment * 31;
-    return &reads->kept_at[stretch % KEPT_LISTS];
-}
-
-static void list_kept(struct body_reads *reads, struct body_read *read)
-{
-    const uint64_t ends[] = {read->start, read->end - 1};
-    bool two = ends[0] / READ_BYTES != ends[1] / READ_BYTES;
-    for (unsigned i = 0; i < 1 + (unsigned)two; i++) {
-        read->parts[i].read = read;
-        list_add_head(kept_at(reads, read->segment, ends[i]), &read->parts[i].link);
-    }
-}
-
-/* A cached read that has all of these bytes, or NULL. O(1), as long as few reads overlap. */
-static struct body_read *find_kept(struct body_reads *reads, uint32_t segment, uint64_t start,
-                                   uint64_t end)
-{
-    struct list *head = kept_at(reads, segment, start);
-    for (struct list *link = head->next; link != head; link = link->next) {
-        struct body_read *read = LIST_ENTRY(link, struct kept_part, link)->read;
-        reads->looks++;
-        if (covers(read, segment, start, end))
-            return read;
-    }
-    return NULL;
-}
-
-static struct body_read *find_kept_of(struct body_reads *reads, const struct body_place *place)
-{
-    return find_kept(reads, where_segment(place->where), start_of(place), end_of(place));
+    return read_cache_find(&reads->cache, where_segment(place->where), start_of(place),
+                           end_of(place));
 }
 
 uint64_t body_reads_looks(const struct body_reads *reads)
 {
-    return reads->looks;
+    return reads->cache.looks;
 }
 
 /* ---- the end of a fetch ---- */
@@ -190,16 +150,10 @@ static bool may_serve(const struct body_reads *reads)
     return reads->served_bytes < SERVED_BYTES && reads->fetched_bytes < FETCHED_BYTES;
 }
 
-/* Ends the fetch with its record from the read. */
-static void serve(struct body_reads *reads, struct body_fetch *fetch, const struct body_read *read)
+/* Ends the fetch with a copy of its record. */
+static void serve(struct body_reads *reads, struct body_fetch *fetch, const char *record)
 {
-    const struct body_place *place = &fetch->place;
-    size_t len = record_read_bytes(place);
-    if (end_of(place) > read->end || start_of(place) < read->start) {
-        end_fetch(reads, fetch, ERR_DAMAGED); /* the file is shorter than it should be */
-        return;
-    }
-    const char *record = read->bytes + (start_of(place) - read->start);
+    size_t len = record_read_bytes(&fetch->place);
     reads->served_bytes += len;
     fetch->bytes = mem_alloc(len);
     memcpy(fetch->bytes, record, len);
@@ -212,47 +166,44 @@ static void read_free(struct body_read *read)
 {
     CHECK(list_empty(&read->fetches));
     list_remove(&read->link);
-    list_remove(&read->parts[0].link);
-    list_remove(&read->parts[1].link);
     mem_free(read->bytes);
     mem_free(read);
 }
 
-static void forget(struct body_read *read)
+/* Its bytes go to the cache. */
+static void keep(struct body_reads *reads, struct body_read *read)
 {
-    read->reads->kept_bytes -= (size_t)(read->end - read->start);
+    read_cache_add(&reads->cache, read->segment, read->start, read->end, read->bytes);
+    read->bytes = NULL;
     read_free(read);
 }
 
-static void keep(struct body_reads *reads, struct body_read *read)
-{
-    read->state = READ_KEPT;
-    list_add_tail(&reads->kept, &read->link);
-    list_kept(reads, read);
-    reads->kept_bytes += (size_t)(read->end - read->start);
-    while (reads->kept_bytes > KEPT_BYTES)
-        forget(of_link(reads->kept.next));
-}
-
 /* Queues its fetches again, before all that were requested later. */
-static void queue_again(struct body_reads *reads, struct body_read *read, bool alone)
+static void queue_again(struct body_reads *reads, struct body_read *read)
 {
     while (!list_empty(&read->fetches)) {
         struct body_fetch *fetch = fetch_of(read->fetches.prev);
         list_remove(&fetch->link);
-        fetch->alone = fetch->alone || alone;
         fetch->state = FETCH_QUEUED;
         list_add_head(&reads->queue, &fetch->link);
     }
+}
+
+/* Each of its fetches gets a read of its own next time. */
+static void separate(struct body_read *read)
+{
+    for (struct list *link = read->fetches.next; link != &read->fetches; link = link->next)
+        fetch_of(link)->alone = true;
 }
 
 static void fail(struct body_reads *reads, struct body_read *read)
 {
     if (read->op.err == ERR_AGAIN) { /* no descriptor is free: no error of the segment */
         reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
-        queue_again(reads, read, false);
+        queue_again(reads, read);
     } else if (!read->alone) {
-        queue_again(reads, read, true); /* one bad sector must not affect adjacent records */
+        separate(read); /* one bad sector must not affect adjacent records */
+        queue_again(reads, read);
     }
     while (!list_empty(&read->fetches))
         end_fetch(reads, fetch_of(read->fetches.next), ERR_IO);
@@ -273,14 +224,25 @@ static void serve_large(struct body_reads *reads, struct body_read *read)
     end_fetch(reads, fetch, err);
 }
 
+/* Ends the fetch with its record from the read. */
+static void serve_from(struct body_reads *reads, struct body_fetch *fetch,
+                       const struct body_read *read)
+{
+    uint64_t start = start_of(&fetch->place);
+    if (start < read->start || end_of(&fetch->place) > read->end)
+        end_fetch(reads, fetch, ERR_DAMAGED); /* the file is shorter than it should be */
+    else
+        serve(reads, fetch, read->bytes + (start - read->start));
+}
+
 /* Serves its fetches: one, and as many more as may be in this turn. The others are served later,
-   while the read is kept. */
+   from the cache. */
 static void serve_all(struct body_reads *reads, struct body_read *read)
 {
     for (bool first = true; !list_empty(&read->fetches) && (first || may_serve(reads));
          first = false)
-        serve(reads, fetch_of(read->fetches.next), read);
-    queue_again(reads, read, false);
+        serve_from(reads, fetch_of(read->fetches.next), read);
+    queue_again(reads, read);
 }
 
 static void read_ended(struct disk_op *op)
@@ -315,8 +277,6 @@ static struct body_read *read_new(struct body_reads *reads, const struct body_pl
 {
     struct body_read *read = mem_zalloc(sizeof(*read));
     list_init(&read->fetches);
-    list_init(&read->parts[0].link);
-    list_init(&read->parts[1].link);
     read->reads = reads;
     read->segment = where_segment(place->where);
     read->start = start_of(place);
@@ -407,17 +367,17 @@ static void queue_settled(struct body_reads *reads)
     }
 }
 
-/* Serves the fetch from a read that is kept. False: not in this turn. */
-static bool serve_kept(struct body_reads *reads, struct body_fetch *fetch, struct body_read *read)
+/* Serves the fetch from the cache. False: not in this turn. */
+static bool serve_cached(struct body_reads *reads, struct body_fetch *fetch,
+                         struct cached_read *cached)
 {
     reads->again = true;
     if (!may_serve(reads)) { /* if others hold the memory, what ends them starts a turn */
         reads->again = reads->fetched_bytes < FETCHED_BYTES || reads->under_way_count == 0;
         return false;
     }
-    list_remove(&read->link);
-    list_add_tail(&reads->kept, &read->link);
-    serve(reads, fetch, read);
+    read_cache_touch(&reads->cache, cached);
+    serve(reads, fetch, cached->bytes + (start_of(&fetch->place) - cached->start));
     return true;
 }
 
@@ -442,9 +402,9 @@ static bool plan(struct body_reads *reads, struct body_fetch *fetch)
     }
     struct body_read *read = NULL;
     if (!fetch->alone && record_read_bytes(place) <= READ_BYTES) {
-        read = find_kept_of(reads, place);
-        if (read) /* it has ended since the call of store_read() */
-            return serve_kept(reads, fetch, read);
+        struct cached_read *cached = find_cached(reads, place);
+        if (cached) /* its read has ended since the call of store_read() */
+            return serve_cached(reads, fetch, cached);
         read = find(&reads->under_way, place);
         read = read ? read : find_near(&reads->waiting, place);
         read = read ? read : find_near(&reads->ahead, place);
@@ -596,18 +556,16 @@ static enum err read_cached(struct store *store, uint64_t where, char *at, size_
     return err ? ERR_AGAIN : got == len ? OK : ERR_DAMAGED;
 }
 
-/* The `len` bytes at `where`, if an earlier read has them cached; else NULL. Valid until the next
-   call of any function of the store. O(1). */
-static const char *kept_bytes(struct body_reads *reads, uint64_t where, size_t len)
+/* The bytes of the record, if an earlier read has them cached; else NULL. Valid until the next call
+   of any function of the store. O(1). */
+static const char *cached_record(struct body_reads *reads, const struct body_place *place)
 {
-    uint64_t start = where_offset(where);
-    struct body_read *read = find_kept(reads, where_segment(where), start, start + len);
-    if (!read)
+    struct cached_read *cached = find_cached(reads, place);
+    if (!cached)
         return NULL;
-    list_remove(&read->link);
-    list_add_tail(&reads->kept, &read->link);
+    read_cache_touch(&reads->cache, cached);
     reads->wants_ahead = true;
-    return read->bytes + (start - read->start);
+    return cached->bytes + (start_of(place) - cached->start);
 }
 
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
@@ -625,7 +583,7 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     if (memory && (late || (len > IN_TURN_BYTES && is_settled(store, place))))
         return ERR_AGAIN;
     if (!memory)
-        memory = kept_bytes(store->body_reads, place->where, len);
+        memory = cached_record(store->body_reads, place);
     if (!memory)
         err = check_in_turn(store, place->where, len);
     if (err)
@@ -694,7 +652,7 @@ void store_read_ahead(struct store *store, const struct body_place *places, uint
         const struct body_place *place = &places[i];
         size_t recent_len;
         if (record_read_bytes(place) > READ_BYTES ||
-            log_recent(store->log, place->where, &recent_len) || find_kept_of(reads, place) ||
+            log_recent(store->log, place->where, &recent_len) || find_cached(reads, place) ||
             find(&reads->under_way, place) || find_near(&reads->waiting, place) ||
             find_near(&reads->ahead, place))
             continue;
@@ -717,7 +675,7 @@ uint64_t store_cold_reads(const struct store *store)
 size_t store_read_bytes(const struct store *store)
 {
     const struct body_reads *reads = store->body_reads;
-    return reads->under_way_bytes + reads->kept_bytes + reads->fetched_bytes;
+    return reads->under_way_bytes + reads->cache.bytes + reads->fetched_bytes;
 }
 
 /* ---- life ---- */
@@ -732,9 +690,7 @@ struct body_reads *body_reads_new(struct store *store)
     list_init(&reads->waiting);
     list_init(&reads->ahead);
     list_init(&reads->under_way);
-    list_init(&reads->kept);
-    for (unsigned i = 0; i < KEPT_LISTS; i++)
-        list_init(&reads->kept_at[i]);
+    read_cache_init(&reads->cache);
     return reads;
 }
 
@@ -751,8 +707,7 @@ void body_reads_free(struct body_reads *reads)
     }
     while (!list_empty(&reads->ahead))
         read_free(of_link(reads->ahead.next));
-    while (!list_empty(&reads->kept))
-        forget(of_link(reads->kept.next));
+    read_cache_fini(&reads->cache);
     mem_free(reads);
 }
 
@@ -772,7 +727,6 @@ static uint32_t list_valid(const struct body_reads *reads, const struct list *he
             const struct body_fetch *fetch = LIST_ENTRY(at, const struct body_fetch, link);
             CHECK(fetch->state == FETCH_READING && fetch->segment == read->segment);
         }
-        CHECK(list_empty(&read->parts[0].link) == (state != READ_KEPT));
         *out_bytes += (size_t)(read->end - read->start);
         count++;
     }
@@ -787,8 +741,7 @@ void body_reads_valid(const struct body_reads *reads)
     CHECK(list_valid(reads, &reads->under_way, READ_UNDER_WAY, true, &bytes) ==
           reads->under_way_count);
     CHECK(bytes == reads->under_way_bytes && reads->under_way_count <= BODY_READS_UNDER_WAY_MAX);
-    (void)list_valid(reads, &reads->kept, READ_KEPT, false, &bytes);
-    CHECK(bytes == reads->kept_bytes && bytes <= KEPT_BYTES);
+    read_cache_valid(&reads->cache);
     for (const struct list *link = reads->unsettled.next; link != &reads->unsettled;
          link = link->next)
         CHECK(LIST_ENTRY(link, const struct body_fetch, link)->state == FETCH_QUEUED);

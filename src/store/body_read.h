@@ -3,7 +3,7 @@
  * store_read_ahead(). A read serves all fetches whose records lie in its bytes. The bytes are
  * cached for a while, because jobs that were pushed together are often reserved together.
  *
- *     fetch ─▶ queue ─▶ a read: WAITING ─▶ UNDER_WAY (disk's threads) ─▶ KEPT ─▶ evicted
+ *     fetch ─▶ queue ─▶ a read: WAITING ─▶ UNDER_WAY (disk's threads) ─▶ read_cache.h
  *                                               └─ failed: each of its fetches is read alone
  *
  * Main thread only. Used by src/store only.

@@ -15,6 +15,17 @@
 
 enum { WINDOW_BYTES = 256 * 1024 };
 
+/* Bytes of a segment's file. Zeroed: there are none. */
+struct window {
+    char *bytes;
+    size_t cap, len; /* so many were asked for, and were there */
+    uint32_t segment;
+    uint64_t start;   /* the first one's offset */
+    uint64_t synced;  /* they are as they were when batches up to this one were durable */
+    uint64_t checked; /* the large batch that the window begins with; 0: it has none */
+    bool whole;       /* … and its checksum matches */
+};
+
 struct follower {
     struct followers *followers;
     char name[FOLLOWER_NAME_MAX]; /* empty: this entry is free */
@@ -24,14 +35,8 @@ struct follower {
     uint32_t number; /* of the segment with the next batch; 0: not found yet … */
     uint64_t offset; /* … its offset … */
     uint64_t batch;  /* … and its number, or a lower one during the search */
-    char *window;    /* or NULL */
-    size_t cap, len; /* bytes [start, start + len) of segment `window_number` … */
-    uint64_t start;
-    uint32_t window_number;
-    uint64_t window_synced; /* … as they were when batches up to this one were durable */
-    uint64_t checked;       /* the large batch that the window begins with; 0: it has none */
-    bool whole;             /* … and its checksum matches */
-    enum err read_err;      /* of the last cold read */
+    struct window window;
+    enum err read_err; /* of the last cold read */
 };
 
 struct followers {
@@ -41,16 +46,18 @@ struct followers {
         *reader; /* the follower whose read is under way; NULL: none, or it was removed */
     bool reading;
     struct disk_op op;
-    char *into; /* the window being read; only the read uses it until it has ended */
-    size_t want, got;
-    uint64_t at, synced;
-    uint32_t number;
-    struct batch_head head; /* of the large batch that is being read; its number 0: there is none */
-    uint64_t key;           /* of its segment */
-    bool whole;             /* its checksum matches */
+    struct window window;   /* being read; only the read uses it until it has ended */
+    struct batch_head head; /* of the large batch that it will begin with, … */
+    uint64_t key;           /* … of a segment with this key */
     uint64_t dropped;
     uint64_t looks; /* segments that were examined to find one: for tests */
 };
+
+static void window_fini(struct window *window)
+{
+    mem_free(window->bytes);
+    *window = (struct window){.bytes = NULL};
+}
 
 static bool in_use(const struct follower *follower)
 {
@@ -64,20 +71,6 @@ static bool needs(const struct follower *follower, uint64_t batch)
 
 /* ---- reads of the disk ---- */
 
-static void take_window(struct follower *follower, struct followers *followers)
-{
-    mem_free(follower->window);
-    follower->window = followers->into;
-    follower->cap = followers->want;
-    follower->len = followers->got;
-    follower->start = followers->at;
-    follower->window_number = followers->number;
-    follower->window_synced = followers->synced;
-    follower->checked = followers->head.number;
-    follower->whole = followers->whole;
-    followers->into = NULL;
-}
-
 /* Ends the read, with or without success. */
 static void end_read(struct followers *followers, enum err err)
 {
@@ -85,20 +78,22 @@ static void end_read(struct followers *followers, enum err err)
     followers->reader = NULL;
     if (follower)
         follower->read_err = err == ERR_NOT_FOUND ? ERR_IO : err;
-    if (follower && !err)
-        take_window(follower, followers);
-    mem_free(followers->into);
-    followers->into = NULL;
+    if (follower && !err) {
+        window_fini(&follower->window);
+        follower->window = followers->window;
+        followers->window = (struct window){.bytes = NULL};
+    }
+    window_fini(&followers->window);
 }
 
 static void read_ended(struct disk_op *op)
 {
     struct followers *followers = op->owner;
     struct segments *segments = followers->store->segments;
-    struct segment *segment = segments_find(segments, followers->number);
+    struct segment *segment = segments_find(segments, followers->window.segment);
     CHECK(followers->reading && segment);
     followers->reading = false;
-    followers->got = op->got;
+    followers->window.len = op->got;
     segments_read_end(segments, segment, op);
     end_read(followers, op->err);
 }
@@ -107,15 +102,15 @@ static void begin_read(struct followers *followers, struct follower *follower, s
 {
     const struct segment *segment = segments_find(followers->store->segments, follower->number);
     uint64_t left = segment->end - follower->offset;
-    followers->want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
-    followers->want = followers->want < len ? len : followers->want;
-    followers->into = mem_aligned(BLOCK, followers->want);
-    followers->at = follower->offset;
-    followers->number = follower->number;
-    followers->synced = log_synced(followers->store->log);
-    followers->head.number = 0;
-    followers->whole = false;
-    followers->got = 0;
+    size_t want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
+    want = want < len ? len : want;
+    followers->window = (struct window){
+        .bytes = mem_aligned(BLOCK, want),
+        .cap = want,
+        .segment = follower->number,
+        .start = follower->offset,
+        .synced = log_synced(followers->store->log),
+    };
     followers->reader = follower;
 }
 
@@ -123,16 +118,17 @@ static void begin_read(struct followers *followers, struct follower *follower, s
 static void read_window(struct followers *followers, void (*inspect)(struct disk_op *op))
 {
     struct segments *segments = followers->store->segments;
+    const struct window *window = &followers->window;
     followers->reading = true;
     followers->op = (struct disk_op){
-        .into = followers->into,
-        .len = followers->want,
-        .offset = followers->at,
+        .into = window->bytes,
+        .len = window->cap,
+        .offset = window->start,
         .inspect = inspect,
         .done = read_ended,
         .owner = followers,
     };
-    segments_read(segments, segments_find(segments, followers->number), &followers->op);
+    segments_read(segments, segments_find(segments, window->segment), &followers->op);
 }
 
 /* Reads `len` bytes at the follower's position into its window. ERR_AGAIN: a read is under way. */
@@ -140,14 +136,14 @@ static enum err fill_window(struct follower *follower, size_t len)
 {
     struct followers *followers = follower->followers;
     struct segments *segments = followers->store->segments;
-    struct segment *segment = segments_find(segments, follower->number);
+    struct window *window = &followers->window;
     enum err err = follower->read_err;
     follower->read_err = OK;
     if (followers->reading || err)
         return err ? err : ERR_AGAIN;
     begin_read(followers, follower, len);
-    err = segments_read_cached(segments, segment, followers->at, followers->into, followers->want,
-                               &followers->got);
+    err = segments_read_cached(segments, segments_find(segments, window->segment), window->start,
+                               window->bytes, window->cap, &window->len);
     if (err != ERR_AGAIN) {
         end_read(followers, err);
         err = follower->read_err;
@@ -162,8 +158,9 @@ static enum err fill_window(struct follower *follower, size_t len)
 static void check_large(struct disk_op *op)
 {
     struct followers *followers = op->owner;
-    followers->whole = op->got >= batch_bytes(followers->head.payload_bytes) &&
-                       batch_whole(&followers->head, followers->into, followers->key);
+    struct window *window = &followers->window;
+    window->whole = op->got >= batch_bytes(followers->head.payload_bytes) &&
+                    batch_whole(&followers->head, window->bytes, followers->key);
 }
 
 /* Reads the batch at the follower's position into a window that begins with it, and checks it.
@@ -171,15 +168,16 @@ static void check_large(struct disk_op *op)
 static enum err read_large(struct follower *follower, const struct batch_head *head, uint64_t key)
 {
     struct followers *followers = follower->followers;
+    const struct window *window = &follower->window;
     enum err err = follower->read_err;
-    bool there = follower->window && follower->window_number == follower->number &&
-                 follower->start == follower->offset && follower->checked == head->number;
-    if (there)
+    if (window->bytes && window->segment == follower->number && window->start == follower->offset &&
+        window->checked == head->number)
         return OK;
     follower->read_err = OK;
     if (followers->reading || err)
         return err ? err : ERR_AGAIN;
     begin_read(followers, follower, batch_bytes(head->payload_bytes));
+    followers->window.checked = head->number;
     followers->head = *head;
     followers->key = key;
     read_window(followers, check_large);
@@ -190,6 +188,7 @@ static enum err read_large(struct follower *follower, const struct batch_head *h
 static enum err bytes_at(struct follower *follower, size_t len, const char **out_at)
 {
     const struct log *log = follower->followers->store->log;
+    const struct window *window = &follower->window;
     size_t recent_len = 0;
     const char *recent = log_recent(log, where_of(follower->number, follower->offset), &recent_len);
     if (recent && recent_len >= len) {
@@ -197,12 +196,11 @@ static enum err bytes_at(struct follower *follower, size_t len, const char **out
         return OK;
     }
     for (int i = 0; i < 2; i++) {
-        bool inside = follower->window && follower->window_number == follower->number &&
-                      follower->window_synced > follower->read &&
-                      follower->offset >= follower->start &&
-                      follower->offset - follower->start + len <= follower->len;
+        bool inside = window->bytes && window->segment == follower->number &&
+                      window->synced > follower->read && follower->offset >= window->start &&
+                      follower->offset - window->start + len <= window->len;
         if (inside) {
-            *out_at = follower->window + (follower->offset - follower->start);
+            *out_at = window->bytes + (follower->offset - window->start);
             return OK;
         }
         enum err err = i == 0 ? fill_window(follower, len) : ERR_IO;
@@ -281,20 +279,28 @@ static enum err step_large(struct follower *follower, struct follower_callbacks 
     enum err err = read_large(follower, head, key);
     if (err)
         return err;
-    if (!follower->whole) {
-        follower->checked = 0;
+    if (!follower->window.whole) {
+        follower->window.checked = 0;
         follower->offset += BLOCK; /* as in step() */
         return OK;
     }
-    char *batch = follower->window;
-    follower->window = NULL;
-    follower->len = 0;
-    follower->checked = 0;
-    callbacks->large(callbacks, head, batch);
+    char *batch = follower->window.bytes;
+    follower->window = (struct window){.bytes = NULL};
+    callbacks->large(callbacks, head, batch); /* it owns the bytes now */
     follower->read = head->number;
     follower->batch = head->number + 1;
     follower->offset += batch_bytes(head->payload_bytes);
     return OK;
+}
+
+/* Decodes the head of a batch that belongs at the follower's position, or behind it. */
+static bool decode_head(const struct follower *follower, const struct segment *segment,
+                        const char *at, struct batch_head *out_head)
+{
+    return batch_head_decode(at, segment->end - follower->offset, out_head) == FORMAT_GOOD &&
+           out_head->segment == segment->number &&
+           out_head->store_tag == follower->followers->store->tag &&
+           out_head->number >= follower->batch;
 }
 
 /* Reads one batch, or skips one block without a valid batch. */
@@ -317,9 +323,7 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
     enum err err = bytes_at(follower, BLOCK, &at);
     if (err)
         return err;
-    bool good = batch_head_decode(at, segment->end - follower->offset, &head) == FORMAT_GOOD &&
-                head.segment == segment->number && head.store_tag == store->tag &&
-                head.number >= follower->batch;
+    bool good = decode_head(follower, segment, at, &head);
     size_t whole = good ? batch_bytes(head.payload_bytes) : 0;
     if (good && callbacks->large && whole > callbacks->large_bytes &&
         head.number > follower->read && head.number <= log_synced(store->log)) {
@@ -448,10 +452,7 @@ static void forget_window(struct follower *follower)
 {
     if (follower->followers->reader == follower)
         follower->followers->reader = NULL; /* the read under way is ignored */
-    mem_free(follower->window);
-    follower->window = NULL;
-    follower->len = 0;
-    follower->checked = 0;
+    window_fini(&follower->window);
     follower->read_err = OK;
 }
 
@@ -534,7 +535,7 @@ void followers_free(struct followers *followers)
         return;
     CHECK(!followers->reading);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
-        mem_free(followers->each[i].window);
+        window_fini(&followers->each[i].window);
     mem_free(followers);
 }
 
@@ -650,13 +651,14 @@ void followers_valid(const struct followers *followers)
 {
     const struct log *log = followers->store->log;
     const struct segment *first = segments_first(followers->store->segments);
-    CHECK(followers->reading == (followers->into != NULL));
+    CHECK(followers->reading == (followers->window.bytes != NULL));
     CHECK(followers->reading || !followers->reader);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
         const struct follower *follower = &followers->each[i];
-        CHECK(follower->followers == followers && follower->len <= follower->cap);
+        CHECK(follower->followers == followers && follower->window.len <= follower->window.cap);
         if (!in_use(follower)) {
-            CHECK(follower->cursor == 0 && !follower->window && followers->reader != follower);
+            CHECK(follower->cursor == 0 && !follower->window.bytes);
+            CHECK(followers->reader != follower);
             continue;
         }
         CHECK(follower->cursor <= follower->read && follower->read <= log_batch(log)); /* F1 */

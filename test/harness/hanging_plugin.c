@@ -18,11 +18,11 @@ static void end_some(struct broker_thread *thread, struct list *taken)
         char what = item->delivery->body.len ? *item->delivery->body.at : ' ';
         next = at->next;
         if (what == 'd')
-            broker_finish(thread, item, OUTCOME_DELIVERED, false, "");
+            broker_finish(thread, item, OUTCOME_DELIVERED, "");
         else if (what == 'f')
-            broker_finish(thread, item, OUTCOME_FAILED, false, "it says no");
+            broker_finish(thread, item, OUTCOME_FAILED, "it says no");
         else if (what == 'r')
-            broker_finish(thread, item, OUTCOME_REFUSED, false, "it says never");
+            broker_finish(thread, item, OUTCOME_REFUSED, "it says never");
     }
 }
 
@@ -41,7 +41,7 @@ static void run(struct broker_thread *thread, void *user)
             list_remove(&item->pending); /* into our list; broker_finish() takes it out of any */
             list_add_tail(&taken, &item->pending);
             if (item->delivery->body.len && *item->delivery->body.at == 'g')
-                broker_finish(thread, item, OUTCOME_DELIVERED, false, "");
+                broker_finish(thread, item, OUTCOME_DELIVERED, "");
         }
     }
     end_some(thread, &taken);

@@ -33,13 +33,6 @@ enum {
     AHEAD_JOBS = 32,               /* jobs of a topic whose bodies are read ahead */
 };
 
-/* A body kept in memory, when there is no disk; struct stored::where is its block's handle. */
-struct memory_body {
-    uint32_t content_type_len;
-    uint32_t properties_len;
-    char bytes[]; /* content type, body, properties */
-};
-
 /* A job that was reserved, and then its body could not be read, or its client has gone. */
 struct unread {
     uint64_t seq;
@@ -52,13 +45,6 @@ struct wanted_body {
     struct body_fetch fetch;
     uint32_t job;          /* its place in the reply */
     struct job_note *note; /* NULL: it is the body */
-};
-
-/* A note kept in memory, when there is no disk. */
-struct memory_note {
-    struct note_head head;
-    uint32_t len;
-    char text[];
 };
 
 /* Notes that a GET shows, and those of them that are to be read. */
@@ -87,39 +73,6 @@ struct body_waiter {
     struct reply_hold hold; /* taken: the receiver of the answer owns the whole block */
     atomic_uint users;      /* while it is answered: answer(), and the receiver, on any thread */
 };
-
-/* ---- without a disk ---- */
-
-struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event)
-{
-    struct stored stored = {0};
-    if (event->record.where && (event->kind == EVENT_JOB || event->kind == EVENT_GONE))
-        blocks_give(&bodies->memory, event->record.where);
-    if (event->kind == EVENT_JOB) {
-        size_t size = sizeof(struct memory_body) + event->content_type.len + event->body.len +
-                      event->properties.len;
-        stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
-        struct memory_body *body = blocks_at(&bodies->memory, stored.where);
-        body->content_type_len = (uint32_t)event->content_type.len;
-        body->properties_len = (uint32_t)event->properties.len;
-        char *end = bytes_put(body->bytes, event->content_type);
-        end = bytes_put(end, event->body);
-        (void)bytes_put(end, event->properties);
-    } else if (event->kind == EVENT_NOTE) {
-        size_t size = sizeof(struct memory_note) + event->body.len;
-        stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
-        struct memory_note *note = blocks_at(&bodies->memory, stored.where);
-        note->head = event->note;
-        note->len = (uint32_t)event->body.len;
-        (void)bytes_put(note->text, event->body);
-    }
-    return stored;
-}
-
-void bodies_forget_in_memory(struct bodies *bodies, uint64_t where)
-{
-    blocks_give(&bodies->memory, where);
-}
 
 /* ---- jobs that are not handed out ---- */
 
@@ -211,23 +164,26 @@ static void show(struct job_view *job, const struct body_content *content)
     job->properties = content->properties;
 }
 
-enum err bodies_read(struct embedded *embedded, struct job_view *job)
+/* See store_read(). */
+static enum err read_content(struct embedded *embedded, const struct body_place *place,
+                             struct body_content *out_content)
 {
     struct bodies *bodies = &embedded->bodies;
-    budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
-    if (embedded->store) {
-        struct body_place place = bodies_place(job);
-        struct body_content content;
-        enum err err = store_read(embedded->store, &place, &bodies->scratch, &content);
-        if (!err)
-            show(job, &content);
-        return err;
-    }
-    const struct memory_body *body = blocks_at(&bodies->memory, job->where);
-    job->content_type = bytes_of(body->bytes, body->content_type_len);
-    job->body = bytes_of(job->content_type.at + body->content_type_len, job->body_len);
-    job->properties = bytes_of(job->body.at + job->body_len, body->properties_len);
+    if (embedded->store)
+        return store_read(embedded->store, place, &bodies->scratch, out_content);
+    memory_records_read(&bodies->memory, place, out_content);
     return OK;
+}
+
+enum err bodies_read(struct embedded *embedded, struct job_view *job)
+{
+    struct body_place place = bodies_place(job);
+    struct body_content content;
+    budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
+    enum err err = read_content(embedded, &place, &content);
+    if (!err)
+        show(job, &content);
+    return err;
 }
 
 /*
@@ -280,12 +236,7 @@ static enum err read_note(struct embedded *embedded, const struct body_place *pl
     struct body_content content;
     if (place->where == 0)
         return ERR_DAMAGED;
-    if (!embedded->store) {
-        const struct memory_note *kept = blocks_at(&embedded->bodies.memory, place->where);
-        show_note(note, &kept->head, bytes_of(kept->text, kept->len));
-        return OK;
-    }
-    enum err err = store_read(embedded->store, place, &embedded->bodies.scratch, &content);
+    enum err err = read_content(embedded, place, &content);
     if (!err)
         show_note(note, &content.note, content.body);
     return err;
@@ -747,7 +698,7 @@ void bodies_init(struct bodies *bodies)
     list_init(&bodies->reading);
     list_init(&bodies->whole);
     list_init(&bodies->given_up);
-    blocks_init(&bodies->memory);
+    memory_records_init(&bodies->memory);
 }
 
 void bodies_fini(struct bodies *bodies)
@@ -755,5 +706,5 @@ void bodies_fini(struct bodies *bodies)
     arena_fini(&bodies->scratch);
     buf_fini(&bodies->unread);
     heap_fini(&bodies->renewals);
-    blocks_fini(&bodies->memory);
+    memory_records_fini(&bodies->memory);
 }

@@ -30,7 +30,7 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
 {
     struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
     if (!embedded->store)
-        return bodies_keep_in_memory(&embedded->bodies, event);
+        return memory_records_keep(&embedded->bodies.memory, event);
     if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ended)
         journal_feed_ended(embedded, event);
     if (embedded->feed.resyncing)
@@ -44,7 +44,7 @@ static void sink_died(struct event_sink *sink, struct stored record)
     if (embedded->store_callbacks.store) /* in replay, embedded::store is not there yet */
         store_died(embedded->store_callbacks.store, record);
     else
-        bodies_forget_in_memory(&embedded->bodies, record.where);
+        memory_records_forget(&embedded->bodies.memory, record.where);
 }
 
 static void batch_durable(struct store_callbacks *callbacks, uint64_t batch)
@@ -216,7 +216,7 @@ static void engine_begin(struct engine *engine)
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     core_hold_leases(embedded->core, false);
     if (!embedded->store)
-        embedded->busy |= blocks_trim(&embedded->bodies.memory);
+        embedded->busy |= memory_records_trim(&embedded->bodies.memory);
     embedded->busy |= discard_some(&embedded->discard, embedded->budget);
 }
 
@@ -601,9 +601,9 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     return OK;
 }
 
-static void free_memory_body(void *ctx, const struct job *job)
+static void forget_record(void *ctx, const struct job *job)
 {
-    bodies_forget_in_memory(ctx, job->where);
+    memory_records_forget(ctx, job->where);
 }
 
 void embedded_stop(struct embedded *embedded)
@@ -625,7 +625,7 @@ void embedded_stop(struct embedded *embedded)
         journal_feed_end(embedded);
         store_close(embedded->store); /* calls batch_durable() for the last batches */
     } else {
-        core_each(embedded->core, free_memory_body, &embedded->bodies);
+        core_each(embedded->core, forget_record, &embedded->bodies.memory);
         core_drop_all_notes(embedded->core);
     }
     embedded->store = NULL;

@@ -32,6 +32,7 @@
 #include "base/mem.h"
 #include "core/far.h"
 #include "engine/embedded/parts.h"
+#include "engine/resync_rows.h"
 #include "store/record.h"
 
 enum {
@@ -46,9 +47,8 @@ enum {
     DONE_BYTES = 64 * 1024,     /* of numbers that were got, and are still in the buffer */
     HELD_MAX = 4 * 1024 * 1024, /* bytes in the journal: the log must not wait for images */
     LOG_US = 10 * 1000 * 1000,
-    NAMED_MAX = 10,              /* jobs, and rows, that are logged by name */
-    REJOIN_US = 10 * 1000,       /* between checks whether the journal has stopped */
-    ROWS_AGAIN_US = 1000 * 1000, /* after rows could not be read */
+    NAMED_MAX = 10,        /* jobs, and rows, that are logged by name */
+    REJOIN_US = 10 * 1000, /* between checks whether the journal has stopped */
 };
 
 enum step {
@@ -90,10 +90,7 @@ struct journal_resync {
     struct buf wanted; // uint64_t: numbers of jobs to get
     size_t wanted_at;  /* bytes of it that are done */
     bool overflowed;   /* some moved jobs were not noted */
-    struct restore_reader reader;
-    struct restore_run *run; /* reads rows; NULL: none */
-    bool arrived;
-    int64_t rows_us;    /* not begun before */
+    struct resync_rows rows;
     uint64_t target;    /* the batch that the database must have at the end */
     uint64_t resyncs;   /* journal_status::resyncs at the beginning */
     size_t given_bytes; /* in this turn */
@@ -434,43 +431,10 @@ static void visit_memory(struct journal_resync *resync)
 
 /* ---- rows ---- */
 
-static void rows_arrived(struct restore_reader *reader)
+static void rows_came(void *owner)
 {
-    struct journal_resync *resync = LIST_ENTRY(reader, struct journal_resync, reader);
-    resync->arrived = true;
+    struct journal_resync *resync = owner;
     resync->embedded->busy = true;
-}
-
-static const struct restore_verbs *rows_of(const struct journal_resync *resync,
-                                           struct restore **out_restore)
-{
-    struct journal *journal = feed_of(resync)->journal;
-    *out_restore = journal->verbs->restore(journal);
-    return (*out_restore)->verbs;
-}
-
-static void close_rows(struct journal_resync *resync)
-{
-    struct restore *restore;
-    if (resync->run)
-        rows_of(resync, &restore)->close(resync->run);
-    resync->run = NULL;
-}
-
-static void begin_rows(struct journal_resync *resync)
-{
-    struct restore *restore;
-    const struct restore_verbs *verbs = rows_of(resync, &restore);
-    struct restore_query query = {.only_ids = true, .now_us = now_of(resync)};
-    const char *why;
-    if (now_of(resync) < resync->rows_us)
-        return;
-    resync->reader.arrived = rows_arrived;
-    resync->arrived = false;
-    if (verbs->begin(restore, &query, &resync->reader, &resync->run, &why) != OK) {
-        resync->run = NULL;
-        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
-    }
 }
 
 /* Looks up the job of a row: at once if it is in memory, else by a GET. */
@@ -480,7 +444,6 @@ static void look_up_row(struct journal_resync *resync, struct resync_slot *slot,
     const struct core *core = resync->embedded->core;
     struct bytes id = row->push.id;
     struct job_ref ref = {.id = row->seq ? BYTES("") : id, .seq = row->seq};
-    resync->status.rows++;
     if (!id.len || id.len > JOB_ID_MAX || core_holds(core, &ref) ||
         core_holds(core, &(struct job_ref){.id = id}))
         return; /* no job can have this id: no job has this row, and no restore uses it */
@@ -491,57 +454,35 @@ static void look_up_row(struct journal_resync *resync, struct resync_slot *slot,
     get(resync, slot);
 }
 
-/* All rows were looked up, or reading them failed. */
-static void end_rows(struct journal_resync *resync)
-{
-    struct restore *restore;
-    const char *why = "";
-    enum err err = OK;
-    const struct restore_verbs *verbs = rows_of(resync, &restore);
-    if (!verbs->ended(resync->run, &err, &why))
-        return;
-    if (err) {
-        (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
-        resync->status.rows = 0;
-        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
-    } else {
-        resync->status.why[0] = '\0';
-        resync->step = STEP_DRAINS;
-    }
-    close_rows(resync);
-    resync->embedded->busy = true;
-}
-
 static void take_rows(struct journal_resync *resync)
 {
-    struct restore *restore;
-    const struct restore_verbs *verbs = rows_of(resync, &restore);
-    struct restore_row *row = NULL;
-    struct resync_slot *slot = NULL;
-    if (!resync->run) {
-        begin_rows(resync);
+    struct resync_rows *rows = &resync->rows;
+    struct journal *journal = feed_of(resync)->journal;
+    struct resync_slot *slot;
+    if (!rows->run) {
+        resync_rows_begin(rows, journal->verbs->restore(journal), now_of(resync), &resync->status);
         return;
     }
-    if (!resync->arrived)
+    if (!resync_rows_arrived(rows, &resync->status))
         return;
-    resync->status.rows_total = verbs->expected ? verbs->expected(resync->run) : 0;
     bool dry = false;
     for (unsigned i = 0; i < ROWS_A_TURN && !dry && has_room(resync) && (slot = free_slot(resync));
          i++) {
-        row = verbs->take(resync->run);
+        struct restore_row *row = resync_rows_take(rows, &resync->status);
         dry = !row;
         if (dry)
             break;
         look_up_row(resync, slot, row);
-        verbs->settle(resync->run, row);
+        resync_rows_settle(rows, row);
     }
     if (!dry) { /* else the journal's word, or an answer, begins a turn */
         resync->embedded->busy |=
             feed_of(resync)->held_bytes < HELD_MAX && free_slot(resync) != NULL;
         return;
     }
-    resync->arrived = false;
-    end_rows(resync);
+    if (resync_rows_end(rows, now_of(resync), &resync->status))
+        resync->step = STEP_DRAINS;
+    resync->embedded->busy |= !rows->run; /* the next step, or when to begin again */
 }
 
 /* ---- its life ---- */
@@ -570,7 +511,7 @@ static void drop_all(struct journal_resync *resync)
     if (resync->asked)
         verbs->cancel(&resync->embedded->engine, &resync->page);
     resync->asked = false;
-    close_rows(resync);
+    resync_rows_close(&resync->rows);
     buf_fini(&resync->wanted);
     buf_fini(&resync->cursor);
     resync->wanted_at = 0;
@@ -594,7 +535,7 @@ static void begin_steps(struct journal_resync *resync)
     resync->status.jobs_total = 0;
     for (unsigned state = 0; state < JOB_STATES; state++)
         resync->status.jobs_total += totals.jobs[state];
-    resync->rows_us = 0;
+    resync->rows.begin_us = 0;
     resync->resyncs = feed_of(resync)->status.resyncs;
     start_listing(resync);
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
@@ -677,7 +618,8 @@ int64_t journal_resync_next_us(const struct embedded *embedded)
     const struct journal_resync *resync = embedded->feed.resync;
     if (resync && resync->step == STEP_REJOINS)
         return now_of(resync) + REJOIN_US;
-    return resync && resync->step == STEP_ROWS && !resync->run ? resync->rows_us : INT64_MAX;
+    return resync && resync->step == STEP_ROWS && !resync->rows.run ? resync->rows.begin_us
+                                                                    : INT64_MAX;
 }
 
 static void start(struct journal_resync *resync, enum step step)
@@ -747,6 +689,8 @@ void journal_resync_open(struct embedded *embedded)
 {
     struct journal_resync *resync = mem_zalloc(sizeof(*resync));
     resync->embedded = embedded;
+    resync->rows.came = rows_came;
+    resync->rows.owner = resync;
     embedded->feed.resync = resync;
 }
 

@@ -15,10 +15,10 @@
 #define LATERD_ENGINE_EMBEDDED_PARTS_H
 
 #include "base/arena.h"
-#include "base/blocks.h"
 #include "base/heap.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
+#include "engine/embedded/memory_records.h"
 #include "port/journal_control.h"
 #include "store/body.h"
 #include "store/follower.h"
@@ -62,16 +62,16 @@ enum { AHEAD_TOPICS = 4 };
 
 /* Replies that wait for bodies, and jobs that were reserved but will not reach the client. */
 struct bodies {
-    struct list reading;  // body_waiter::link: some body is still to be read
-    struct list whole;    // body_waiter::link: can be answered
-    struct list given_up; // body_waiter::link: cancelled; the jobs are to go back
-    size_t held_bytes;    /* of their own memory, without what the store holds for them */
-    struct heap renewals; // body_waiter::renewal, by the first end of a lease of their jobs
-    struct buf unread;    /* struct unread: jobs reserved and not handed out … */
-    size_t settled_bytes; /* … of which this many bytes were handled */
-    uint32_t ahead_count; /* of `ahead` */
-    struct arena scratch; /* bodies of the reply being given */
-    struct blocks memory; // struct memory_body: all of them, when there is no disk
+    struct list reading;          // body_waiter::link: some body is still to be read
+    struct list whole;            // body_waiter::link: can be answered
+    struct list given_up;         // body_waiter::link: cancelled; the jobs are to go back
+    size_t held_bytes;            /* of their own memory, without what the store holds for them */
+    struct heap renewals;         // body_waiter::renewal, by the first end of a lease of their jobs
+    struct buf unread;            /* struct unread: jobs reserved and not handed out … */
+    size_t settled_bytes;         /* … of which this many bytes were handled */
+    uint32_t ahead_count;         /* of `ahead` */
+    struct arena scratch;         /* bodies of the reply being given */
+    struct memory_records memory; /* without a store */
     /* Topics whose next jobs' bodies should be read ahead. */
     struct {
         size_t len;
@@ -213,9 +213,6 @@ void commit_advance(struct embedded *embedded);
 
 void bodies_init(struct bodies *bodies);
 void bodies_fini(struct bodies *bodies);
-/* Without a disk: keeps the event's body in memory, and frees the one that it replaces. */
-struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event);
-void bodies_forget_in_memory(struct bodies *bodies, uint64_t where);
 /* Fills in the bodies and answers: at once if they are in memory, else when they have been read. */
 void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
 /* Where the job's record is, for the store. */

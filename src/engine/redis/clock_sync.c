@@ -43,8 +43,13 @@ static struct bytes name_of(const struct node *node, char room[REDIS_HOST_MAX + 
     return redis_address_text(&node->link.address, room, REDIS_HOST_MAX + 8);
 }
 
+static const char WE_SET_IT[] =
+    "no job is early or late by that: let NTP slew the clocks, not step them";
+static const char OTHERS_SET_IT[] =
+    "another daemon has set the queue's clock, see docs/redis-promises.md";
+
 static void report_leap(struct script_requests *calls, const struct node *node, int64_t by_us,
-                        bool ours)
+                        const char *hint)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = name_of(node, room);
@@ -54,9 +59,7 @@ static void report_leap(struct script_requests *calls, const struct node *node, 
     calls->leapt_node = node;
     calls->leapt_us = now_of(calls);
     log_event(LOG_WARN, "redis_clock_leapt", "node=%.*s by_ms=%lld hint=\"%s\"", (int)name.len,
-              name.at, (long long)(by_us / 1000),
-              ours ? "no job is early or late by that: let NTP slew the clocks, not step them"
-                   : "another daemon has set the queue's clock, see docs/redis-promises.md");
+              name.at, (long long)(by_us / 1000), hint);
 }
 
 /* Once for a server with many partitions. */
@@ -239,12 +242,12 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         settle(partition);
         see_behind(partition, reading.sent_us, reading.clock.queue_us);
         if (known && is_far(by_us, LEAP_US)) {
-            report_leap(calls, call->answered_by, by_us, false);
+            report_leap(calls, call->answered_by, by_us, OTHERS_SET_IT);
             calls->options.clock_leapt(calls->options.owner);
         }
         break;
     case CLOCK_TO_SET:
-        report_leap(calls, call->answered_by, -by_us, true);
+        report_leap(calls, call->answered_by, -by_us, WE_SET_IT);
         if (reading.clock.set_count > before)
             before = reading.clock.set_count;
         set_by(partition, by_us, reading.clock.set_count, before + 1);

@@ -25,9 +25,8 @@ const struct topic *consumers_topic(const struct consumers *consumers, struct by
 void consumers_delivered(struct consumers *consumers, const struct job_view *job)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
-    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
     int64_t now_us = consumers_now_us(consumers);
-    int64_t late_us = now_us > due_us ? now_us - due_us : 0;
+    int64_t late_us = lateness_us(job->due_us, job->created_us, now_us);
     unsigned bucket = lateness_bucket(late_us);
     lateness_add(&consumers->lateness, now_us, bucket);
     lateness_count(&consumers->lateness_histogram, bucket, late_us);
@@ -152,26 +151,33 @@ static void mark_again(struct topic *topic, uint32_t partitions)
     }
 }
 
-static void count_waiter(const struct waiter *waiter, bool more)
+static void count_waiter(const struct waiter *waiter)
 {
-    const struct consumers_options *options = &waiter->group->consumers->options;
     struct wait_group *group = waiter->group;
-    group->waiter_count = more ? group->waiter_count + 1 : group->waiter_count - 1;
-    for (uint32_t i = 0; i < waiter->group->topic_count; i++) {
-        struct topic *topic = waiter->group->topics[i].topic;
-        topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
-        if (!waiter->parked)
-            continue;
-        topic->parked = more ? topic->parked + 1 : topic->parked - 1;
-        if (more && topic->parked == 1)
-            mark_again(topic, options->space->partitions);
+    group->waiter_count++;
+    for (uint32_t i = 0; i < group->topic_count; i++) {
+        struct topic *topic = group->topics[i].topic;
+        topic->waiters++;
+        topic->parked += waiter->parked;
+        if (waiter->parked && topic->parked == 1)
+            mark_again(topic, group->consumers->options.space->partitions);
+    }
+}
+
+static void uncount_waiter(const struct waiter *waiter)
+{
+    struct wait_group *group = waiter->group;
+    group->waiter_count--;
+    for (uint32_t i = 0; i < group->topic_count; i++) {
+        group->topics[i].topic->waiters--;
+        group->topics[i].topic->parked -= waiter->parked;
     }
 }
 
 static void waiter_free(struct waiter *waiter)
 {
     struct wait_group *group = waiter->group;
-    count_waiter(waiter, false);
+    uncount_waiter(waiter);
     group->wanted -= waiter->max - waiter->job_count;
     group->consumers->waiters--;
     loop_cancel(group->consumers->options.loop, &waiter->deadline);
@@ -374,7 +380,7 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
     }
     consumers->waiters++;
     plan_verify(consumers);
-    count_waiter(waiter, true);
+    count_waiter(waiter);
     ticket->parked = 1;
     ticket->held = waiter;
     wait_group_touch(group);

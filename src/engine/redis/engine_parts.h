@@ -1,6 +1,6 @@
 /*
- * Internal declarations of the engine: engine.c owns the parts and implements the port, command.c
- * has the commands that are under way.
+ * Internal declarations of the engine: engine.c implements the port, engine_parts.c makes the parts
+ * and passes events between them, command.c has the commands that are under way.
  *
  * ticket::held of a pending ticket is a struct waiter (then `parked` is set), or a pending command
  * of command.c, which continues if the ticket is cancelled (command_orphan).
@@ -60,6 +60,11 @@ struct redis_engine {
     bool draining, leaving;
     bool leave_sent; /* leaving: the request that tells it to Redis was sent */
 };
+
+/* Makes all parts, from `options` and `space`, which are filled in. Connections begin to open. */
+void redis_make_parts(struct redis_engine *redis);
+/* True: every partition is open, so that calls to it are sent. O(partitions). */
+bool redis_reaches_all(const struct redis_engine *redis);
 
 /* Submits a command on one job, or on topics. See engine_verbs::submit. */
 enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,

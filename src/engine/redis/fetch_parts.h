@@ -1,6 +1,6 @@
 /*
- * Internal declarations of fetch.c (which partitions are asked for jobs, and what their answers
- * mean) and fetch_shares.c (for how many).
+ * Internal declarations of fetch.c (which partitions are asked for jobs), fetch_shares.c (for how
+ * many), and fetch_call.c (one call, and what its answer means).
  */
 #ifndef LATERD_ENGINE_REDIS_FETCH_PARTS_H
 #define LATERD_ENGINE_REDIS_FETCH_PARTS_H

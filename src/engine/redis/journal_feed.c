@@ -17,6 +17,7 @@ enum {
     ENTRIES_FIRST = 32,
     ENTRIES_MOST = 256,
     ENTRIES_LEAST = 2,             /* the anchor, and a new one */
+    NO_ENTRIES = 0,                /* the call only asks for the lag */
     DROPPED_MOST = 1000,           /* entries that one call deletes */
     LAG_LOG_US = 10 * 1000 * 1000, /* between journal_behind lines */
 };
@@ -74,18 +75,29 @@ static void close_journal_later(struct redis_journal_feed *feed, struct journal 
     queue_add(&feed->left, &left->place);
 }
 
-/* Closes former journals whose threads have ended, the oldest first. `wait`: closes all, waiting
- * for their threads. */
-static void close_ended_journals(struct redis_journal_feed *feed, bool wait)
+static struct left_journal *oldest_left(const struct redis_journal_feed *feed)
 {
-    while (feed->left.first) {
-        struct left_journal *left = LIST_ENTRY(feed->left.first, struct left_journal, place);
+    return feed->left.first ? LIST_ENTRY(feed->left.first, struct left_journal, place) : NULL;
+}
+
+/* Waits for its thread, if this has not ended. */
+static void close_oldest_left(struct redis_journal_feed *feed)
+{
+    struct left_journal *left = oldest_left(feed);
+    (void)queue_take(&feed->left);
+    left->journal->verbs->close(left->journal, 0);
+    mem_free(left);
+}
+
+/* Closes former journals whose threads have ended, the oldest first. */
+static void close_ended_journals(struct redis_journal_feed *feed)
+{
+    struct left_journal *left;
+    while ((left = oldest_left(feed))) {
         bool late = now_of(feed) - left->since_us >= LEAVE_US;
-        if (!wait && !left->journal->verbs->leave(left->journal, late))
+        if (!left->journal->verbs->leave(left->journal, late))
             return;
-        (void)queue_take(&feed->left);
-        left->journal->verbs->close(left->journal, 0);
-        mem_free(left);
+        close_oldest_left(feed);
     }
 }
 
@@ -382,7 +394,7 @@ static void given_up(struct feed_stream *stream, bool more)
     if (feed->joined && !feed->broken && stream->entry)
         stop(feed, stream, "it was given up: later than journal.max_lag, or Redis has lost a key");
     if (more) {
-        ask_stream(stream, 0);
+        ask_stream(stream, NO_ENTRIES);
         return;
     }
     log_event(
@@ -418,9 +430,9 @@ static void lag_answered(struct feed_stream *stream, const struct script_answer 
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;
-    if (stream->looks)
+    if (stream->asks_lag)
         stream->first_us = answer->count ? answer->next_us : 0;
-    if (stream->looks || !feed->joined || feed->broken)
+    if (stream->asks_lag || !feed->joined || feed->broken)
         return;
     take_entries(stream, parts + 2, count - 2);
     stream->look_us = answer->more || count > 3 ? 0 : now_of(feed) + IDLE_US;
@@ -448,7 +460,7 @@ static void stream_answered(void *owner, struct script_request *call, enum err e
         lag_answered(stream, &answer, parts, count);
 }
 
-/* Reads up to `max` entries; 0: only asks how much waits. */
+/* Reads up to `max` entries, and how many wait. */
 static void ask_stream(struct feed_stream *stream, uint32_t max)
 {
     struct redis_journal_feed *feed = stream->feed;
@@ -469,7 +481,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
     };
     script_encode_journal_read(&call->request, feed->options.space, &call->id, &entries);
     stream->pending = true;
-    stream->looks = max == 0;
+    stream->asks_lag = max == NO_ENTRIES;
     stream->looked_us = now_of(feed);
     stream->handover = feed->handovers;
     redis_restore_looks(&feed->restore, stream->partition);
@@ -493,7 +505,7 @@ static void look_at_stream(struct feed_stream *stream)
     if (reads(feed) && is_due(stream))
         ask_stream(stream, stream->at_once);
     else if (!reads(feed) && now_of(feed) - stream->looked_us >= look_us)
-        ask_stream(stream, 0);
+        ask_stream(stream, NO_ENTRIES);
 }
 
 /* ---- the lag ---- */
@@ -545,7 +557,7 @@ static void look_at_lease(struct redis_journal_feed *feed)
 static void tick(struct timer *timer)
 {
     struct redis_journal_feed *feed = LIST_ENTRY(timer, struct redis_journal_feed, tick);
-    close_ended_journals(feed, false);
+    close_ended_journals(feed);
     if (feed->leaving) {
         if (feed->left.first)
             loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
@@ -601,7 +613,8 @@ void redis_journal_fini(struct redis_journal_feed *feed)
 {
     loop_cancel(feed->options.loop, &feed->tick);
     close_journal(feed, false);
-    close_ended_journals(feed, true);
+    while (oldest_left(feed))
+        close_oldest_left(feed);
     redis_restore_fini(&feed->restore);
     redis_resync_free(feed->resync);
     feed->resync = NULL;

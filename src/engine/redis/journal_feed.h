@@ -42,16 +42,18 @@ struct feed_stream {
     uint64_t committed;   /* the last entry that MySQL is known to have; 0: none */
     uint64_t committed_mark;
     uint64_t dropped; /* all entries before this one were deleted from Redis */
-    uint64_t waiting_bytes, last;
-    uint64_t waiting; /* number of entries in Redis, while `committed` is not known */
-    int64_t first_us; /* time of the first of them; 0: none */
-    uint32_t at_once; /* entries asked for */
-    int64_t look_us;
-    int64_t not_before_us;      /* nothing is asked */
-    int64_t looked_us;          /* of the last call without reading */
+    /* As Redis has reported last: */
+    uint64_t last;              /* its last entry */
+    uint64_t waiting_bytes;     /* of entries in Redis */
+    uint64_t waiting;           /* number of entries in Redis, while `committed` is not known */
+    int64_t first_us;           /* time of the first of them; 0: none */
+    uint32_t at_once;           /* entries asked for */
+    int64_t look_us;            /* when to read again, if nothing happens there */
+    int64_t not_before_us;      /* nothing is asked until then */
+    int64_t looked_us;          /* when it was asked last */
     char head[FEED_HEAD_BYTES]; /* of the last entry that was read */
     bool has_head;              /* if it is known */
-    bool looks;                 /* the call under way does not read */
+    bool asks_lag;              /* the call under way reads no entries */
     bool refuses;               /* the partition's last answer: it refuses pushes, because the
                                    journal is too far behind; see feed_stream_refuses() */
     uint64_t used;              /* calls to the partition at the time of the last look */

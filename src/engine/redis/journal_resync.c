@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/redis/journal_feed.h"
+#include "engine/resync_rows.h"
 #include "store/format.h"
 
 enum {
@@ -33,7 +34,6 @@ enum {
     ROOM_PARTS = 4,
     AGAIN_US = 100 * 1000, /* after a call that failed, or while no more entries may be made */
     SILENT_US = 60 * 1000 * 1000, /* without a journal in a partition: then the resync fails */
-    ROWS_AGAIN_US = 1000 * 1000,
     LOG_US = 10 * 1000 * 1000,
     PLACE_BYTES = 48,
 };
@@ -72,12 +72,9 @@ struct redis_resync {
     enum step step;
     uint64_t run; /* grows with each */
     struct resync_status status;
-    struct restore_reader reader;
-    const struct restore_verbs *rows; /* of: */
-    struct restore_run *rows_run;     /* NULL: not reading rows */
-    bool arrived;
-    bool rows_read; /* all are taken */
-    int64_t rows_us;
+    struct resync_rows rows;
+    bool rows_read;   /* all are taken */
+    bool look_failed; /* of a row: then all rows are read again */
     uint32_t looks;   /* under way */
     uint64_t resyncs; /* journal_status::resyncs when it began */
     int64_t logged_us;
@@ -115,16 +112,9 @@ static void log_counts(struct redis_resync *resync, enum log_level level, const 
 
 /* ---- its end ---- */
 
-static void close_rows(struct redis_resync *resync)
-{
-    if (resync->rows_run)
-        resync->rows->close(resync->rows_run);
-    resync->rows_run = NULL;
-}
-
 static void drop_all(struct redis_resync *resync)
 {
-    close_rows(resync);
+    resync_rows_close(&resync->rows);
     resync->run++; /* late answers will be ignored */
     resync->looks = 0;
     for (uint32_t i = 0; i < count_of(resync); i++) {
@@ -163,14 +153,6 @@ static uint32_t ids_waiting(const struct resync_stream *stream)
     return (uint32_t)(stream->lengths.len / sizeof(uint32_t));
 }
 
-static void drop_front(struct buf *buf, size_t bytes)
-{
-    if (!bytes)
-        return;
-    memmove(buf->at, buf->at + bytes, buf->len - bytes);
-    buf->len -= bytes;
-}
-
 static void jobs_entered(struct resync_stream *stream, const struct script_answer *answer,
                          struct bytes place)
 {
@@ -202,8 +184,8 @@ static void rows_entered(struct resync_stream *stream, const struct script_answe
         memcpy(&len, stream->lengths.at + i * sizeof(len), sizeof(len));
         bytes += len;
     }
-    drop_front(&stream->ids, bytes);
-    drop_front(&stream->lengths, (size_t)looked * sizeof(uint32_t));
+    buf_drop(&stream->ids, bytes);
+    buf_drop(&stream->lengths, (size_t)looked * sizeof(uint32_t));
     resync->status.closed += answer->count;
     if (answer->more)
         stream->not_before_us = now_of(resync) + AGAIN_US;
@@ -286,11 +268,6 @@ static void step_stream(struct resync_stream *stream)
 
 /* ---- rows ---- */
 
-static void rows_arrived(struct restore_reader *reader)
-{
-    LIST_ENTRY(reader, struct redis_resync, reader)->arrived = true; /* the feed looks soon */
-}
-
 /* Adds an id to look up, in the id's partition. */
 static void want_id(struct redis_resync *resync, struct bytes id)
 {
@@ -317,8 +294,8 @@ static void number_looked(void *owner, struct script_request *request, enum err 
             err = script_read_answer(resync->feed->options.space, &received, &answer);
         if (!err)
             err = answer.err;
-        if (err) /* then all rows are read again */
-            resync->rows_us = INT64_MAX;
+        if (err)
+            resync->look_failed = true;
         else if (!answer.state)
             want_id(resync, bytes_of(look->id, look->id_len));
     }
@@ -339,24 +316,6 @@ static void look_for_number(struct redis_resync *resync, uint64_t seq, struct by
     script_requests_send(call, look, number_looked);
 }
 
-static void begin_rows(struct redis_resync *resync)
-{
-    struct journal *journal = resync->feed->journal;
-    struct restore *restore = journal->verbs->restore(journal);
-    struct restore_query query = {.only_ids = true, .now_us = now_of(resync)};
-    const char *why;
-    if (now_of(resync) < resync->rows_us)
-        return;
-    resync->rows = restore->verbs;
-    resync->reader.arrived = rows_arrived;
-    resync->arrived = resync->rows_read = false;
-    resync->status.rows = 0;
-    if (resync->rows->begin(restore, &query, &resync->reader, &resync->rows_run, &why) != OK) {
-        resync->rows_run = NULL;
-        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
-    }
-}
-
 static bool has_room_for_rows(const struct redis_resync *resync)
 {
     bool room = resync->looks < LOOKS_MAX;
@@ -365,40 +324,20 @@ static bool has_room_for_rows(const struct redis_resync *resync)
     return room;
 }
 
-static void end_rows(struct redis_resync *resync)
-{
-    enum err err = OK;
-    const char *why = "";
-    if (!resync->rows->ended(resync->rows_run, &err, &why))
-        return;
-    resync->rows_read = !err;
-    resync->status.why[0] = '\0';
-    if (err) {
-        (void)snprintf(resync->status.why, sizeof(resync->status.why), "%s", why);
-        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
-    }
-    close_rows(resync);
-}
-
 static void take_rows(struct redis_resync *resync)
 {
-    struct restore_row *row = NULL;
-    resync->status.rows_total =
-        resync->rows->expected ? resync->rows->expected(resync->rows_run) : 0;
     for (unsigned i = 0; i < ROWS_AT_ONCE && has_room_for_rows(resync); i++) {
-        row = resync->rows->take(resync->rows_run);
+        struct restore_row *row = resync_rows_take(&resync->rows, &resync->status);
         if (!row) {
-            resync->arrived = false;
-            end_rows(resync);
+            resync->rows_read = resync_rows_end(&resync->rows, now_of(resync), &resync->status);
             return;
         }
         struct bytes id = row->push.id;
-        resync->status.rows++;
         if (row->seq)
             look_for_number(resync, row->seq, id);
         else if (id.len && id.len <= JOB_ID_MAX)
             want_id(resync, id);
-        resync->rows->settle(resync->rows_run, row);
+        resync_rows_settle(&resync->rows, row);
     }
 }
 
@@ -412,16 +351,17 @@ static bool rows_are_done(const struct redis_resync *resync)
 
 static void step_rows(struct redis_resync *resync)
 {
-    if (resync->rows_us == INT64_MAX && !resync->looks) { /* a look-up was not answered */
-        close_rows(resync);
-        resync->rows_read = false;
-        resync->rows_us = now_of(resync) + ROWS_AGAIN_US;
+    struct journal *journal = resync->feed->journal;
+    if (resync->look_failed && !resync->looks) {
+        resync_rows_restart(&resync->rows, now_of(resync));
+        resync->rows_read = resync->look_failed = false;
     }
-    if (resync->rows_us != INT64_MAX && !resync->rows_run && !resync->rows_read)
-        begin_rows(resync);
-    else if (resync->rows_run && resync->arrived)
+    if (!resync->look_failed && !resync->rows.run && !resync->rows_read)
+        resync_rows_begin(&resync->rows, journal->verbs->restore(journal), now_of(resync),
+                          &resync->status);
+    else if (resync_rows_arrived(&resync->rows, &resync->status)) /* the feed looks soon */
         take_rows(resync);
-    if (rows_are_done(resync) && resync->rows_us != INT64_MAX)
+    if (rows_are_done(resync) && !resync->look_failed)
         resync->step = STEP_DRAINS;
 }
 
@@ -448,8 +388,8 @@ static void begin_jobs(struct redis_resync *resync)
         stream->failing = false;
         stream->target = 0;
     }
-    resync->rows_us = 0;
-    resync->rows_read = false;
+    resync->rows.begin_us = 0;
+    resync->rows_read = resync->look_failed = false;
     resync->resyncs = resync->feed->status.resyncs;
     resync->status.why[0] = '\0';
     resync->step = STEP_JOBS;
@@ -633,7 +573,7 @@ void redis_resync_free(struct redis_resync *resync)
 {
     if (!resync)
         return;
-    CHECK(!resync->rows_run); /* the journal was closed before */
+    CHECK(!resync->rows.run); /* the journal was closed before */
     for (uint32_t i = 0; resync->streams && i < count_of(resync); i++) {
         buf_fini(&resync->streams[i].ids);
         buf_fini(&resync->streams[i].lengths);

@@ -155,7 +155,7 @@ static int64_t order_next_us(const struct members *members)
 }
 
 /* We begin or stop to serve: counts from now on, before others are notified. */
-static void serve(struct members *members, bool serves)
+static void note_serving(struct members *members, bool serves)
 {
     if (!serves)
         members->steady_us = 0;
@@ -545,7 +545,7 @@ static void heartbeat(struct members *members)
     if (how != members->how)
         members->how_since_us = now_of(members);
     members->how = how;
-    serve(members, how == SCRIPT_SERVES);
+    note_serving(members, how == SCRIPT_SERVES);
     members->wants_list = members->wants_list || now_of(members) >= trusted_until_us(members) ||
                           now_of(members) - members->list_sent_us >= LIST_US;
     struct script_heartbeat options = {.how = members->how,
@@ -601,7 +601,7 @@ void members_leave(struct members *members)
     members->leaving = true;
     loop_cancel(members->options.loop, &members->heartbeat);
     assign_partitions(members);
-    serve(members, false);
+    note_serving(members, false);
     members->options.changed(members->options.owner);
     if (members->started)
         heartbeat(members);

@@ -43,7 +43,7 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
 }
 
 bool notice_channel_is(const struct script_space *space, struct bytes channel,
-                       uint32_t *out_partition, bool *out_own)
+                       uint32_t *out_partition, enum notice_readers *out_readers)
 {
     size_t before = strlen(space->prefix) + 2; /* { PREFIX : */
     char room[SCRIPT_CHANNEL_MAX];
@@ -54,8 +54,9 @@ bool notice_channel_is(const struct script_space *space, struct bytes channel,
     if (!script_take_number(&rest, &partition) || partition >= space->partitions)
         return false;
     *out_partition = (uint32_t)partition;
-    *out_own = bytes_eq(channel, notice_channel(space, *out_partition, true, room));
-    return *out_own || bytes_eq(channel, notice_channel(space, *out_partition, false, room));
+    bool to_us = bytes_eq(channel, notice_channel(space, *out_partition, NOTICE_TO_US, room));
+    *out_readers = to_us ? NOTICE_TO_US : NOTICE_TO_ALL;
+    return to_us || bytes_eq(channel, notice_channel(space, *out_partition, NOTICE_TO_ALL, room));
 }
 
 /* Decodes the fields behind the partition's number, each after a space. */
@@ -99,7 +100,7 @@ enum err notice_decode(const struct script_space *space, struct bytes message,
         return ERR_CORRUPT;
     struct notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);
-    notice.alone =
+    notice.only_we_wait = /* the script wrote a zero in front of the partition's number */
         notice.kind == NOTICE_READY && rest.at[0] == '0' && rest.len > 1 && rest.at[1] != ' ';
     enum err err;
     if (notice.kind == NOTICE_MEMBER) {

@@ -7,15 +7,20 @@
 
 #include "engine/redis/script.h"
 
-/* Each partition publishes on `{PREFIX:p}:notice` to all daemons, and on `{PREFIX:p}:notice:NAME`
- * to one daemon; `own`: to this one. In a database other than 0, `:DB` follows `notice`, because
- * databases share the channels. Writes the name to room[SCRIPT_CHANNEL_MAX]. */
-struct bytes notice_channel(const struct script_space *space, uint32_t partition, bool own,
-                            char *room);
+/* To whom a partition publishes on a channel. */
+enum notice_readers {
+    NOTICE_TO_ALL, /* `{PREFIX:p}:notice`: to all daemons */
+    NOTICE_TO_US,  /* `{PREFIX:p}:notice:NAME`: to this daemon */
+};
+
+/* The name of a partition's channel, in room[SCRIPT_CHANNEL_MAX]. In a database other than 0, `:DB`
+ * follows `notice`, because databases share the channels. */
+struct bytes notice_channel(const struct script_space *space, uint32_t partition,
+                            enum notice_readers readers, char *room);
 
 /* Decodes the name of a channel. False: this daemon does not subscribe to it. */
 bool notice_channel_is(const struct script_space *space, struct bytes channel,
-                       uint32_t *out_partition, bool *out_own);
+                       uint32_t *out_partition, enum notice_readers *out_readers);
 
 enum notice_kind {
     NOTICE_READY = 'r',     /* a job became ready in `topic`, where a mark had been left */
@@ -30,7 +35,7 @@ struct notice {
     enum notice_kind kind;
     uint32_t partition; /* not for MEMBER */
     struct bytes topic; /* borrowed */
-    bool alone;         /* READY: no other daemon waited for it, so it need not be passed on */
+    bool only_we_wait;  /* READY: no other daemon waited for it, so it need not be passed on */
     bool by_us;
     int64_t due_us;
     struct script_member member;

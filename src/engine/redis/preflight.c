@@ -280,7 +280,7 @@ static void add_word(struct buf *out, const struct script_space *space, const ch
         (void)snprintf(key, sizeof(key), "%.*s:h", (int)tag.len, tag.at);
         resp_add_str(out, key);
     } else if (word == CHANNEL) {
-        resp_add(out, notice_channel(space, 0, false, room));
+        resp_add(out, notice_channel(space, 0, NOTICE_TO_ALL, room));
     } else {
         resp_add_str(out, word);
     }

@@ -2,7 +2,8 @@
  * The Redis engine behind port/engine.h: the queue is in Redis, and any number of daemons serve it
  * at once. Commands are executed by scripts (script.h).
  *
- *     engine.c          the verbs of the port
+ *     engine.c          the verbs of the port, start and end
+ *     engine_parts.c    makes all of the following, and passes events between them
  *     open.c            opens it and ends it, by running turns
  *     command.c         commands and their answers
  *     describe.c        metrics, and the reason why Redis cannot be used
@@ -10,7 +11,9 @@
  *     fanout_jobs.c     … combines their lists of jobs
  *     fanout_topics.c   … and their counts of topics
  *     consumers.c       waiting consumers
- *     fetch.c           reserves jobs for them
+ *     fetch.c           chooses the partitions that are asked for jobs for them
+ *     fetch_shares.c    … and for how many
+ *     fetch_call.c      … one such call, and its answer
  *     topic_cache.c     what is known of ready jobs
  *     requeue.c         gives back jobs whose consumers have gone
  *     members.c         which daemons live, and which of them owns a partition

@@ -93,8 +93,8 @@ struct bytes script_tag(const struct script_space *space, uint32_t partition, ch
     return bytes_of(room, put(room, len, BYTES("}")));
 }
 
-struct bytes notice_channel(const struct script_space *space, uint32_t partition, bool own,
-                            char *room)
+struct bytes notice_channel(const struct script_space *space, uint32_t partition,
+                            enum notice_readers readers, char *room)
 {
     size_t len = script_tag(space, partition, room).len;
     len = put(room, len, BYTES(CHANNEL_END));
@@ -102,7 +102,7 @@ struct bytes notice_channel(const struct script_space *space, uint32_t partition
         len = put(room, len, BYTES(":"));
         len = put_number(room, len, space->db);
     }
-    if (own) {
+    if (readers == NOTICE_TO_US) {
         len = put(room, len, BYTES(":"));
         len = put(room, len, bytes_of(space->daemon, SCRIPT_NAME));
     }

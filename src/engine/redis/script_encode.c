@@ -80,7 +80,7 @@ void script_encode_open(struct buf *out, const struct script_space *space,
     script_begin(out, space, call, SCRIPT_OPEN, 13);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
-    script_add(out, notice_channel(space, call->partition, false, room));
+    script_add(out, notice_channel(space, call->partition, NOTICE_TO_ALL, room));
     script_add_i64(out, SCRIPT_LAYOUT);
     script_add_i64(out, places);
     script_add_i64(out, (int64_t)set_count);

@@ -70,8 +70,8 @@ static void subscribe(struct listener *listener, uint32_t partition)
     listener->subscription->channels[partition] = (struct partition_channels){.at = listener};
     resp_begin(out, 1 + CHANNELS);
     resp_add_str(out, listener->plain ? "SUBSCRIBE" : "SSUBSCRIBE");
-    resp_add(out, notice_channel(space, partition, false, room));
-    resp_add(out, notice_channel(space, partition, true, room));
+    resp_add(out, notice_channel(space, partition, NOTICE_TO_ALL, room));
+    resp_add(out, notice_channel(space, partition, NOTICE_TO_US, room));
 }
 
 /* The listener for the server that has the partition now; NULL: there is none. */
@@ -141,16 +141,18 @@ static void check_alive(struct timer *timer)
 
 /* ---- messages ---- */
 
-static void take_notice(const struct subscription *subscription, struct bytes message, bool own)
+static void take_notice(const struct subscription *subscription, struct bytes message,
+                        enum notice_readers readers)
 {
     struct notice notice;
     const struct subscription_options *options = &subscription->options;
+    bool to_us = readers == NOTICE_TO_US;
     if (notice_decode(options->space, message, &notice))
         return; /* another program published on our channel: ignored */
     switch (notice.kind) {
     case NOTICE_READY:
         consumers_ready(options->consumers, notice.topic, notice.partition,
-                        own && !notice.alone ? NOTIFIED_ALONE : NOTIFIED_ALL);
+                        to_us && !notice.only_we_wait ? NOTIFIED_ALONE : NOTIFIED_ALL);
         break;
     case NOTICE_HINT:
         consumers_ready(options->consumers, notice.topic, notice.partition, NOTIFIED_OTHER);
@@ -164,7 +166,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
         if (!notice.by_us)
             clock_sync_was_set(options->members->options.calls, notice.partition);
         break;
-    case NOTICE_MEMBER: members_note_report(options->members, &notice.member, own); break;
+    case NOTICE_MEMBER: members_note_report(options->members, &notice.member, to_us); break;
     }
 }
 
@@ -224,7 +226,7 @@ static void message_received(struct link_callbacks *callbacks, struct link *link
     struct listener *listener = LIST_ENTRY(callbacks, struct listener, callbacks);
     struct subscription *subscription = listener->subscription;
     uint32_t partition;
-    bool own;
+    enum notice_readers readers;
     listener->heard_us = link->options.loop->now_us;
     if (reply->type == REDIS_REPLY_ERROR) {
         refused(listener, reply);
@@ -233,7 +235,7 @@ static void message_received(struct link_callbacks *callbacks, struct link *link
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
         return; /* a pong, too */
     struct bytes kind = text_of(reply->element[0]), channel = text_of(reply->element[1]);
-    if (!notice_channel_is(subscription->options.space, channel, &partition, &own))
+    if (!notice_channel_is(subscription->options.space, channel, &partition, &readers))
         return;
     if (kind.len && kind.at[0] == 's' && !bytes_eq(kind, BYTES("subscribe")))
         kind = bytes_of(kind.at + 1, kind.len - 1);
@@ -244,7 +246,7 @@ static void message_received(struct link_callbacks *callbacks, struct link *link
     } else if (bytes_eq(kind, BYTES("message"))) {
         if (partition == 0)
             subscription->heartbeats = subscription->options.members->heartbeats;
-        take_notice(subscription, text_of(reply->element[2]), own);
+        take_notice(subscription, text_of(reply->element[2]), readers);
     }
 }
 

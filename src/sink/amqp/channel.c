@@ -41,21 +41,15 @@ void rabbit_channel_opened(struct rabbit_channel *channel)
     channel->next_tag = channel->oldest_tag = 1;
 }
 
-static void finish_as(struct rabbit_channel *channel, struct unconfirmed *one,
-                      enum outcome_kind kind, bool unhealthy, const char *why)
+static void finish(struct rabbit_channel *channel, struct unconfirmed *one, enum outcome_kind kind,
+                   const char *why)
 {
     if (one->item)
-        broker_finish(channel->thread, one->item, kind, unhealthy, why);
+        broker_finish(channel->thread, one->item, kind, why);
     one->item = NULL;
     one->settled = true;
     mem_free(one->returned);
     one->returned = NULL;
-}
-
-static void finish(struct rabbit_channel *channel, struct unconfirmed *one, enum outcome_kind kind,
-                   const char *why)
-{
-    finish_as(channel, one, kind, false, why);
 }
 
 void rabbit_channel_lost(struct rabbit_channel *channel, enum outcome_kind kind, const char *why)
@@ -130,13 +124,15 @@ static void settle(struct rabbit_channel *channel, struct unconfirmed *one, bool
                      : taken       ? &channel->counts->confirmed
                                    : &channel->counts->refused,
                      1);
-    if (one->returned)
+    if (one->returned) {
         finish(channel, one, OUTCOME_FAILED, one->returned);
-    else if (taken)
+    } else if (taken) {
         finish(channel, one, OUTCOME_DELIVERED, "");
-    else /* unhealthy: it will refuse the next one, too */
-        finish_as(channel, one, OUTCOME_FAILED, true,
-                  "RabbitMQ refused it (basic.nack): a queue is full");
+    } else {
+        if (one->item)
+            one->item->unhealthy = true; /* it will refuse the next one, too */
+        finish(channel, one, OUTCOME_FAILED, "RabbitMQ refused it (basic.nack): a queue is full");
+    }
 }
 
 /* Ignores tags that were not used. */

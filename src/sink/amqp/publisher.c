@@ -68,7 +68,7 @@ static void return_waiting(struct publisher *publisher)
 {
     struct broker_item *item;
     while ((item = broker_take(publisher->thread)))
-        broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, publisher->link.why);
+        broker_finish(publisher->thread, item, OUTCOME_UNSENT, publisher->link.why);
 }
 
 static bool have_room(struct publisher *publisher)
@@ -117,12 +117,12 @@ static bool publish(struct publisher *publisher, struct broker_item *item)
     recycle_amqp_pool(&publisher->pool);
     if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why)) ||
         !fits(link, message, why, sizeof(why))) {
-        broker_finish(publisher->thread, item, OUTCOME_REFUSED, false, why);
+        broker_finish(publisher->thread, item, OUTCOME_REFUSED, why);
         return true;
     }
     struct rabbit_channel *channel = channel_for(publisher, message->exchange);
     if (!channel) {
-        broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, link->why);
+        broker_finish(publisher->thread, item, OUTCOME_UNSENT, link->why);
         return false;
     }
     rabbit_channel_add(channel, item, message);
@@ -195,7 +195,8 @@ static void end_late(struct publisher *publisher)
         bool alarmed = item->begun_us <= publisher->blocked_us;
         rabbit_channel_forget(item);
         atomic_fetch_add(&publisher->counts.uncertain, 1);
-        broker_finish(publisher->thread, item, alarmed ? OUTCOME_UNSENT : OUTCOME_FAILED, !alarmed,
+        item->unhealthy = !alarmed;
+        broker_finish(publisher->thread, item, alarmed ? OUTCOME_UNSENT : OUTCOME_FAILED,
                       alarmed ? "RabbitMQ stopped reading (an alarm) before it confirmed it"
                               : "RabbitMQ did not confirm it within the time-out");
     }

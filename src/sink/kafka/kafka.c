@@ -319,7 +319,6 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
 {
     const struct delivery *delivery = item->delivery;
     enum outcome_kind kind = OUTCOME_FAILED;
-    bool unhealthy = false;
     char reason[OUTCOME_REASON_MAX];
     char topic[NAME_BYTES] = "";
     (void)sink_fill(delivery->target->kafka.topic, delivery, topic, sizeof(topic)); /* it was */
@@ -341,10 +340,10 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
                        (int)delivery->target->kafka.partition);
     } else if (err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__TIMED_OUT) {
         kind = kafka->ready && !kafka->suspect ? OUTCOME_FAILED : OUTCOME_UNSENT;
-        unhealthy = kind == OUTCOME_FAILED;
+        item->unhealthy = kind == OUTCOME_FAILED;
         (void)snprintf(reason, sizeof(reason), "%s",
-                       unhealthy ? "Kafka did not confirm it in time"
-                                 : "no broker of Kafka is there");
+                       item->unhealthy ? "Kafka did not confirm it in time"
+                                       : "no broker of Kafka is there");
     } else if (err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ||
                err == RD_KAFKA_RESP_ERR__FATAL || err == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
                err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
@@ -353,7 +352,7 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
         kind = OUTCOME_UNSENT;
         (void)snprintf(reason, sizeof(reason), "Kafka's producer has to begin again: %s", text);
     }
-    broker_finish(kafka->thread, item, kind, unhealthy, reason);
+    broker_finish(kafka->thread, item, kind, reason);
 }
 
 /* Messages under way have handles of their own. */
@@ -389,7 +388,7 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
         if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
             forget_topic(kafka, item->delivery);
         if (persisted)
-            broker_finish(kafka->thread, item, OUTCOME_DELIVERED, false, "");
+            broker_finish(kafka->thread, item, OUTCOME_DELIVERED, "");
         else
             report(kafka, item, message->err,
                    message->err ? rd_kafka_err2str(message->err) : "it was not persisted");
@@ -538,8 +537,7 @@ static void produce(struct kafka *kafka, struct broker_item *item)
     const struct delivery *delivery = item->delivery;
     rd_kafka_topic_t *topic = topic_of(kafka, delivery);
     if (!topic) {
-        broker_finish(kafka->thread, item, OUTCOME_REFUSED, false,
-                      "Kafka takes no such topic name");
+        broker_finish(kafka->thread, item, OUTCOME_REFUSED, "Kafka takes no such topic name");
         return;
     }
     struct push *push = mem_zalloc(sizeof(*push));
@@ -566,8 +564,7 @@ static void take_items(struct kafka *kafka)
         if (kafka->ready)
             produce(kafka, item);
         else
-            broker_finish(kafka->thread, item, OUTCOME_UNSENT, false,
-                          "no broker of Kafka is there");
+            broker_finish(kafka->thread, item, OUTCOME_UNSENT, "no broker of Kafka is there");
     }
 }
 

@@ -124,14 +124,14 @@ static void report_no_stream(struct nats *nats, struct broker_item *item)
                    "no stream takes the subject %.60s: it has no leader now, or is missing (nats "
                    "stream add NAME --subjects %.60s)",
                    subject, subject);
-    broker_finish(nats->thread, item, OUTCOME_FAILED, true, reason);
+    item->unhealthy = true;
+    broker_finish(nats->thread, item, OUTCOME_FAILED, reason);
 }
 
 static void report(struct nats *nats, struct broker_item *item, natsStatus status, int code,
                    const char *text)
 {
     enum outcome_kind kind = OUTCOME_FAILED;
-    bool unhealthy = false;
     char reason[OUTCOME_REASON_MAX];
     if (status == NATS_NO_RESPONDERS) {
         report_no_stream(nats, item);
@@ -143,17 +143,18 @@ static void report(struct nats *nats, struct broker_item *item, natsStatus statu
         kind = OUTCOME_REFUSED;
     } else if (status == NATS_TIMEOUT) {
         kind = nats->ready ? OUTCOME_FAILED : OUTCOME_UNSENT;
-        unhealthy = kind == OUTCOME_FAILED;
+        item->unhealthy = kind == OUTCOME_FAILED;
         (void)snprintf(reason, sizeof(reason), "%s",
-                       unhealthy ? "no stream acknowledged it in time" : "NATS is away");
+                       item->unhealthy ? "no stream acknowledged it in time" : "NATS is away");
     } else if (code == 0) { /* from libnats itself: the connection has ended, or is ending */
         kind = OUTCOME_UNSENT;
     } else {
-        unhealthy = code == JSInsufficientResourcesErr || code == JSMemoryResourcesExceededErr ||
-                    code == JSAccountResourcesExceededErr ||
-                    code == JSStorageResourcesExceededErr || code == JSStreamStoreFailedErr;
+        item->unhealthy = code == JSInsufficientResourcesErr ||
+                          code == JSMemoryResourcesExceededErr ||
+                          code == JSAccountResourcesExceededErr ||
+                          code == JSStorageResourcesExceededErr || code == JSStreamStoreFailedErr;
     }
-    broker_finish(nats->thread, item, kind, unhealthy, reason);
+    broker_finish(nats->thread, item, kind, reason);
 }
 
 static void take_answer(struct nats *nats, struct answer *answer)
@@ -165,7 +166,7 @@ static void take_answer(struct nats *nats, struct answer *answer)
     if (item) {
         item->user = NULL;
         if (answer->acknowledged)
-            broker_finish(nats->thread, item, OUTCOME_DELIVERED, false, "");
+            broker_finish(nats->thread, item, OUTCOME_DELIVERED, "");
         else
             report(nats, item, answer->status, answer->code, answer->text);
     }
@@ -301,7 +302,7 @@ static void send_item(struct nats *nats, struct broker_item *item)
     char name[SUBJECT_BYTES], reason[OUTCOME_REASON_MAX];
     natsMsg *message = NULL;
     if (!make_subject(delivery, name)) {
-        broker_finish(nats->thread, item, OUTCOME_REFUSED, false, "NATS takes no such subject");
+        broker_finish(nats->thread, item, OUTCOME_REFUSED, "NATS takes no such subject");
         return;
     }
     natsStatus status =
@@ -319,7 +320,7 @@ static void send_item(struct nats *nats, struct broker_item *item)
                    "the header %.*s cannot be sent to NATS: it has a line "
                    "end, or is too long",
                    (int)(bad.len < 100 ? bad.len : 100), bad.at);
-    broker_finish(nats->thread, item, OUTCOME_REFUSED, false, reason);
+    broker_finish(nats->thread, item, OUTCOME_REFUSED, reason);
 }
 
 void jetstream_take_items(struct nats *nats)
@@ -329,7 +330,7 @@ void jetstream_take_items(struct nats *nats)
         if (nats->ready && nats->stream)
             send_item(nats, item);
         else
-            broker_finish(nats->thread, item, OUTCOME_UNSENT, false, "NATS is away");
+            broker_finish(nats->thread, item, OUTCOME_UNSENT, "NATS is away");
     }
 }
 

@@ -159,6 +159,15 @@ static void a_topic_spends_little_on_it(void **state)
     assert_true(sizeof(struct lateness) <= 640);
 }
 
+static void a_job_is_late_since_it_was_due_and_there(void **state)
+{
+    (void)state;
+    assert_int_equal(lateness_us(100, 50, 130), 30);
+    assert_int_equal(lateness_us(100, 120, 130), 10); /* pushed when it was due already */
+    assert_int_equal(lateness_us(100, 50, 90), 0);
+    assert_int_equal(lateness_us(INT64_MIN, INT64_MIN, 1), INT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +182,7 @@ int main(void)
         cmocka_unit_test(full_counters_keep_the_percentiles),
         cmocka_unit_test(the_histogram_counts_everything_once),
         cmocka_unit_test(a_topic_spends_little_on_it),
+        cmocka_unit_test(a_job_is_late_since_it_was_due_and_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

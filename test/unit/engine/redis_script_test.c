@@ -534,9 +534,9 @@ static void subscription_are_read_or_refused(void **state)
     assert_int_equal(notice_decode(&space, BYTES("r3 a topic"), &notice), OK);
     assert_true(notice.kind == NOTICE_READY && notice.partition == 3);
     assert_bytes(notice.topic, BYTES("a topic"));
-    assert_false(notice.alone);
+    assert_false(notice.only_we_wait);
     assert_int_equal(notice_decode(&space, BYTES("r03 a topic"), &notice), OK);
-    assert_true(notice.alone && notice.partition == 3);
+    assert_true(notice.only_we_wait && notice.partition == 3);
     assert_int_equal(notice_decode(&space, BYTES("w0 1234"), &notice), OK);
     assert_true(notice.kind == NOTICE_DUE && notice.due_us == 1234);
     assert_int_equal(notice_decode(&space, BYTES("n2 daemon-7"), &notice), OK);

@@ -231,7 +231,7 @@ static inline struct sim_redis_conn *listen_as(unsigned daemon)
     struct sim_redis_conn *who = sim_redis_accept(redis);
     struct buf words = {0};
     buf_addf(&words, "*2\r\n$10\r\nSSUBSCRIBE\r\n");
-    script_add(&words, notice_channel(&spaces[daemon], 0, true, room));
+    script_add(&words, notice_channel(&spaces[daemon], 0, NOTICE_TO_US, room));
     sim_redis_input(who, buf_bytes(&words));
     buf_fini(&words);
     sim_redis_output(who)->len = 0;

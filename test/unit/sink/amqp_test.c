@@ -230,7 +230,8 @@ static void end_late(struct broker_thread *thread)
         (void)poll(NULL, 0, 1);
     rabbit_channel_forget(item);
     atomic_fetch_add(&counts.uncertain, 1);
-    broker_finish(thread, item, OUTCOME_FAILED, true, "not confirmed");
+    item->unhealthy = true;
+    broker_finish(thread, item, OUTCOME_FAILED, "not confirmed");
 }
 
 /* Of two messages the first is not confirmed by its deadline; then the connection is lost. */

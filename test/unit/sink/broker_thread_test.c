@@ -50,8 +50,10 @@ static void run(struct broker_thread *thread, void *user)
         while ((item = broker_take(thread))) {
         }
         int64_t from_us = cpu_us();
-        while ((item = broker_late(thread, broker_now_us())))
-            broker_finish(thread, item, OUTCOME_FAILED, true, "not confirmed");
+        while ((item = broker_late(thread, broker_now_us()))) {
+            item->unhealthy = true;
+            broker_finish(thread, item, OUTCOME_FAILED, "not confirmed");
+        }
         if (cpu_us() - from_us > atomic_load(&late_cpu_us))
             atomic_store(&late_cpu_us, cpu_us() - from_us);
         atomic_fetch_add(&looks, 1);
