@@ -23,7 +23,7 @@
 
 enum {
     FETCH_BYTES = 128 * 1024,
-    ZEROS_BYTES = 1024 * 1024,
+    ZEROS_BYTES = 256 * 1024,
     ZEROS_PIECE = 64 * 1024,   /* of those behind a commit */
     CACHED_PIECE = 256 * 1024, /* of a file that is written through the page cache */
 };

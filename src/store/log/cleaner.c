@@ -9,7 +9,8 @@
 
 enum {
     STEP_RECORDS = 256,            /* records per step, up to 1 µs each */
-    AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
+    AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough, … */
+    AHEAD_COPIES = BATCH_FULL,  /* … or of copies: what clients wait for is written after them */
     IDLE_PAUSE_US = 500 * 1000, /* the least pause between two segments cleaned while idle, … */
     IDLE_TIMES = 9,           /* … or 9 times what cleaning the first one took: 10 % of a core */
     JOB_NS = 700,             /* estimated time of a step for each job */
@@ -540,7 +541,8 @@ int64_t cleaner_next_us(const struct cleaner *cleaner)
     }
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reader.reading || cleaner->store->failed ||
-        log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
+        log_backlog_bytes(cleaner->log) > AHEAD_BYTES ||
+        log_backlog_copies(cleaner->log) > AHEAD_COPIES)
         return INT64_MAX; /* the next disk operation that ends causes a turn */
     if (cleaner->step == CLEAN_SPILL)
         return spill_next_us(cleaner->spill);

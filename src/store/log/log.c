@@ -132,6 +132,7 @@ void log_seal(struct log *log)
     buffer->batch_last = batch->number;
     segments_grow(batch->segment, bytes);
     log->sealed_bytes += bytes;
+    log->sealed_copies += batch->copied_bytes;
     list_add_tail(&log->sealed, &batch->link);
 }
 
@@ -228,10 +229,12 @@ static struct stored append(struct log *log, const struct event *event)
     char *record = add_record(log, len, &offset);
     struct batch *batch = log->open;
     encode(log, event, len, record);
-    if (log->relocating)
+    if (log->relocating) {
         mark(log, event, record);
-    else
+        batch->copied_bytes += len;
+    } else {
         log->new_bytes += len;
+    }
     batch->features |= features_of(event);
     if (writes_place(event))
         slices_moved(log->store->slices, event, batch->segment->number, len, log->relocating);
@@ -455,6 +458,11 @@ uint64_t log_backlog_bytes(const struct log *log)
     return log->sealed_bytes;
 }
 
+uint64_t log_backlog_copies(const struct log *log)
+{
+    return log->sealed_copies;
+}
+
 uint64_t log_bytes_written(const struct log *log)
 {
     return log->bytes_written;
@@ -528,13 +536,14 @@ static void batch_valid(const struct log *log, const struct batch *batch)
 void log_valid(const struct log *log)
 {
     uint64_t number = log->written;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, copied_bytes = 0;
     for (const struct list *link = log->sealed.next; link != &log->sealed; link = link->next) {
         const struct batch *batch = LIST_ENTRY(link, struct batch, link);
         CHECK(batch->number == ++number); /* L2 */
         CHECK(batch->offset + batch_bytes(batch->payload_bytes) <= batch->segment->end);
         batch_valid(log, batch);
         bytes += batch_bytes(batch->payload_bytes);
+        copied_bytes += batch->copied_bytes;
     }
     if (log->open) {
         CHECK(log->open->number == ++number && log->open->segment == segments_tail(log->segments));
@@ -542,7 +551,7 @@ void log_valid(const struct log *log)
         batch_valid(log, log->open);
     }
     CHECK(number + 1 == log->batch_next); /* S1 */
-    CHECK(bytes == log->sealed_bytes);
+    CHECK(bytes == log->sealed_bytes && copied_bytes == log->sealed_copies);
     CHECK(log->proven <= log->synced && log->synced <= log->written); /* L1 */
     CHECK(log->last_full <= log->written && log->promised < log->batch_next);
     CHECK(log->sync_number <= log->written && log->sync_wanted <= log->sync_wanted_last);

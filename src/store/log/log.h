@@ -94,8 +94,9 @@ uint64_t log_bodies_lost(const struct log *log); /* jobs appended without their 
 /* True: this process has appended the batch, and never a job without its body. So if the batch
    matches its checksum, its records match theirs, which need not be computed. O(1). */
 bool log_has_bodies(const struct log *log, uint64_t batch);
-uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
-uint64_t log_bytes_written(const struct log *log); /* since opening */
+uint64_t log_backlog_bytes(const struct log *log);  /* sealed and not written yet */
+uint64_t log_backlog_copies(const struct log *log); /* of these, bytes of log_relocating() */
+uint64_t log_bytes_written(const struct log *log);  /* since opening */
 /* The moving mean of the bytes that recent syncs made durable. 0: no sync yet. */
 uint64_t log_commit_bytes(const struct log *log);
 /* Bytes of records appended since opening, without the cleaner's copies. */

@@ -105,6 +105,7 @@ static void batch_done(struct log *log)
     uint64_t bytes = batch_bytes(batch->payload_bytes);
     CHECK(batch->number > log->written && log->sealed_bytes >= bytes);
     log->sealed_bytes -= bytes;
+    log->sealed_copies -= batch->copied_bytes;
     log->batches++;
     log->bytes_written += bytes;
     log->written = batch->number;

@@ -27,6 +27,7 @@ struct batch {
     char *at;             /* in a write buffer */
     uint64_t payload_max; /* payload that fits without moving it, in memory and on disk */
     uint32_t payload_bytes;
+    uint64_t copied_bytes;
     uint32_t record_count; /* without the EPOCH record */
     bool wanted;           /* an answer waits for it */
     uint32_t features;     /* its records use them: the manifest must name them before */
@@ -48,7 +49,7 @@ struct log {
     struct batch *open; /* or NULL */
     struct batch *idle; /* a free one, or NULL */
     struct list sealed; /* batch::link; the first may be under way */
-    uint64_t sealed_bytes;
+    uint64_t sealed_bytes, sealed_copies;
     enum relocating relocating;
     bool marks_copies; /* the cleaner's copies are marked, so that followers can skip them */
 

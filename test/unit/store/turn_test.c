@@ -22,10 +22,10 @@ static void push_backlog(struct model *model, unsigned jobs)
         assert_int_equal(model_push(model), OK);
 }
 
-static void open_quick(struct model *model)
+static void open_quick(struct model *model, uint64_t segment_bytes)
 {
     model_init(model, 1);
-    model->options.segment_bytes = 16 * MIB;
+    model->options.segment_bytes = segment_bytes;
     model->options.inline_us = 2000; /* the simulated disk is quicker */
     assert_int_equal(model_open(model), OK);
     model_settle(model);
@@ -35,7 +35,7 @@ static void a_turn_writes_at_most_256_kib_by_itself(void **state)
 {
     (void)state;
     struct model model;
-    open_quick(&model);
+    open_quick(&model, 16 * MIB);
     push_backlog(&model, BACKLOG_JOBS);
     model_settle(&model);
     push_backlog(&model, BACKLOG_JOBS); /* into a segment whose header is written */
@@ -85,7 +85,7 @@ static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
 {
     (void)state;
     struct model model;
-    open_quick(&model);
+    open_quick(&model, 16 * MIB);
     push_backlog(&model, BACKLOG_JOBS);
     store_valid(model.store); /* each batch is */
     model_settle(&model);
@@ -93,6 +93,41 @@ static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
     store_stats(model.store, &stats);
     assert_true(stats.batches > 16);
     assert_int_equal(model.acknowledged, store_batch(model.store));
+    model_fini(&model);
+}
+
+/*
+ * What clients wait for is written after what the cleaner has copied before: while the disk stands
+ * still, it copies no more than a batch, and the one that was begun (decision 115).
+ */
+static void copies_hold_up_a_commit_by_two_batches_at_most(void **state)
+{
+    enum { JOBS = 3000, BYTES_EACH = 8000, TURNS = 200 };
+    (void)state;
+    struct model model;
+    struct store_stats stats = {0};
+    open_quick(&model, 4 * MIB);
+    model.body_bytes = BYTES_EACH;
+    push_backlog(&model, JOBS);
+    model_settle(&model);
+    for (size_t i = JOBS / 4; i < JOBS; i++) /* then the log is worth cleaning */
+        model_end(&model, &model.jobs[i]);
+    while (stats.relocated_jobs == 0) {
+        store_turn(model.store, ++model.now_us);
+        model_disk_works(&model);
+        store_poll(model.store);
+        store_stats(model.store, &stats);
+    }
+    for (unsigned i = 0; i < TURNS; i++) {
+        store_turn(model.store, ++model.now_us);
+        while (sim_disk_step(model.disk, LANE_READ) || sim_disk_step(model.disk, LANE_BACKGROUND))
+            store_poll(model.store);
+        assert_true(log_backlog_copies(model.store->log) <= 2 * BATCH_FULL);
+    }
+    uint64_t relocated_jobs = stats.relocated_jobs;
+    store_stats(model.store, &stats);
+    assert_in_range(stats.relocated_jobs - relocated_jobs, 1, JOBS / 8); /* there are more */
+    model_settle(&model);
     model_fini(&model);
 }
 
@@ -116,7 +151,7 @@ static void the_commits_after_a_slow_one_are_the_threads(void **state)
     enum { HALF_US = 1000, LARGE_JOBS = 40, THREADS = 4 };
     (void)state;
     struct model model;
-    open_quick(&model);
+    open_quick(&model, 16 * MIB);
     push_backlog(&model, 1);
     model_settle(&model); /* the segment's header is written */
     sim_disk_takes(model.disk, HALF_US - 1);
@@ -267,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_turn_writes_at_most_256_kib_by_itself),
         cmocka_unit_test(a_turn_writes_nothing_at_its_beginning),
         cmocka_unit_test(a_backlog_is_cut_into_batches_of_256_kib),
+        cmocka_unit_test(copies_hold_up_a_commit_by_two_batches_at_most),
         cmocka_unit_test(the_commits_after_a_slow_one_are_the_threads),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_commit_is_no_failure),
