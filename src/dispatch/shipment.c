@@ -11,6 +11,7 @@
 
 enum {
     END_NS = 800,          /* work for a command that ends a shipment, … */
+    OUTCOME_NS = 600,      /* … for the outcome of a delivery, … */
     LOOK_NS = 10,          /* … for one shipment that is gone through, … */
     COPY_BYTES_PER_NS = 4, /* … and for what is copied of a job */
     AGAIN_US = 300000,     /* after a command that failed */
@@ -203,6 +204,7 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
 {
     struct shipment *shipment = LIST_ENTRY(delivery, struct shipment, delivery);
     CHECK(shipment->state == SHIP_SENT);
+    budget_spend(shipment->pump->options.budget, OUTCOME_NS);
     shipment->state = SHIP_ENDING;
     if (!shipment->lane) {
         end_trial(shipment, outcome);

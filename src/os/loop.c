@@ -262,7 +262,8 @@ static void loop_post(struct loop *base, struct message *message)
     mailbox_post(&self(base)->mailbox->mailbox, &message->place);
 }
 
-/* With a share some messages; the others come in the next gather, before those posted meanwhile. */
+/* With a share some messages, one at least, while it is not spent: one may bring the outcomes of
+ * hundreds of deliveries. The others come in the next gather, before those posted meanwhile. */
 static void take_mail(struct os_loop *loop)
 {
     struct loop_share *share = loop->share;
@@ -273,8 +274,9 @@ static void take_mail(struct os_loop *loop)
             loop->mail_left = mailbox_take_all(&loop->mailbox->mailbox);
             continue;
         }
-        if (share && count++ == MESSAGES)
+        if (share && count > 0 && (count == MESSAGES || share->spent(share)))
             return;
+        count++;
         struct message *message = LIST_ENTRY(loop->mail_left, struct message, place);
         loop->mail_left = loop->mail_left->next; /* `arrived` may free it */
         message->arrived(message);

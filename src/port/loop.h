@@ -23,8 +23,8 @@ struct loop;
 
 /* Limits what one gather may do. NULL instead of this: no limit. */
 struct loop_share {
-    /* True: stop for this turn. Called before each stream, each further read of one, and each
-       timer. */
+    /* True: stop for this turn. Called before each stream, each further read of one, each timer,
+       and each message but the first. */
     bool (*spent)(const struct loop_share *share);
     /* A stream is served next: all its input until the next call is one visit, which has a share of
        its own. */

@@ -281,6 +281,27 @@ static void p8_to_go_through_deliveries_takes_of_the_budget(void **state)
     bed_close(&bed);
 }
 
+/* A broker may tell the outcomes of hundreds at once; the turn stops between two messages. */
+static void p8_outcomes_of_deliveries_take_of_the_budget(void **state)
+{
+    enum { JOBS = 20, LEAST_NS = 200, MOST_NS = 2000 };
+    struct bed *bed = *state;
+    struct sink *sink = sim_sink_port(world_sink(bed->world));
+    bed_settings(bed, "orders", HOOK);
+    for (unsigned i = 0; i < 2 * JOBS; i++) { /* the first ones open its window */
+        bed->answer = i < JOBS ? NULL : slow;
+        bed_push(bed, "orders", "x", 0, "");
+        bed_pass(bed, 1000);
+    }
+    unsigned sent = bed->under_way;
+    assert_true(sent > 1);
+    struct budget *budget = &bed_server(bed)->budget;
+    budget->left_ns = BUDGET_UNLIMITED;
+    sink->verbs->close(sink, 0);
+    assert_int_equal(bed->under_way, 0);
+    assert_in_range(BUDGET_UNLIMITED - budget->left_ns, sent * LEAST_NS, sent * MOST_NS);
+}
+
 static void p8_a_drain_gives_jobs_back_in_slices(void **state)
 {
     struct bed bed;
@@ -307,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p8_to_go_through_deliveries_takes_of_the_budget),
+        BED_TEST(p8_outcomes_of_deliveries_take_of_the_budget),
         cmocka_unit_test(p8_a_drain_gives_jobs_back_in_slices),
         cmocka_unit_test(large_bodies_stay_in_the_memory_of_their_reply),
         cmocka_unit_test(a_target_that_only_failed_for_disable_after_is_paused),

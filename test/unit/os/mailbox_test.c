@@ -181,6 +181,46 @@ static void p8_a_turn_takes_some_of_many_messages_in_their_order(void **state)
     os_loop_free(os_loop);
 }
 
+/* Spent when so many have arrived. */
+static unsigned share_of;
+
+static bool spent_by_arrivals(const struct loop_share *share)
+{
+    (void)share;
+    return arrived >= share_of;
+}
+
+/* One may bring the outcomes of hundreds of deliveries. */
+static void p8_a_turn_takes_no_message_but_one_when_its_share_is_spent(void **state)
+{
+    enum { SOME = 10 };
+    (void)state;
+    struct os_clock clock;
+    struct loop_share share = {.spent = spent_by_arrivals, .worked = note_work};
+    os_clock_init(&clock);
+    struct os_loop *os_loop = os_loop_new(&clock.clock, 0);
+    assert_non_null(os_loop);
+    struct loop *loop = os_loop_port(os_loop);
+    arrived = 0;
+    for (unsigned i = 0; i < SOME; i++) {
+        many[i] = (struct numbered){.message.arrived = arrive_in_order, .number = i};
+        loop->verbs->post(loop, &many[i].message);
+    }
+    share_of = 3;
+    loop_sleep(loop, INT64_MAX);
+    assert_true(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, 3);
+    share_of = 0; /* what came before has taken it all */
+    loop_sleep(loop, INT64_MAX);
+    assert_true(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, 4);
+    share_of = SOME + 1;
+    loop_sleep(loop, INT64_MAX);
+    assert_false(loop->verbs->gather(loop, &share));
+    assert_int_equal(arrived, SOME);
+    os_loop_free(os_loop);
+}
+
 struct letter {
     struct message message;
     unsigned arrivals;
@@ -218,6 +258,7 @@ int main(void)
         cmocka_unit_test(its_descriptor_tells_that_something_came),
         cmocka_unit_test(what_came_before_a_sleep_that_nobody_gathered_after_arrives),
         cmocka_unit_test(p8_a_turn_takes_some_of_many_messages_in_their_order),
+        cmocka_unit_test(p8_a_turn_takes_no_message_but_one_when_its_share_is_spent),
         cmocka_unit_test(who_waits_is_told_that_it_was_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
