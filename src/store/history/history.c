@@ -263,10 +263,7 @@ static void await_sync(struct history *history)
             log_want_sync(store->log);
         return;
     }
-    if (history->frozen_last <= history->covered) { /* a file was put there by hand */
-        give_up(history);
-        return;
-    }
+    CHECK(history->frozen_last > history->covered); /* recovery starts no log that ends before */
     history->image.head = (struct history_head){
         .id = store->id,
         .batch_first = history->covered + 1,
@@ -649,17 +646,9 @@ void history_replay(struct history *history, struct bytes entry, uint64_t batch)
                       entry, batch);
 }
 
-enum err history_replayed(struct history *history, uint64_t batch_next)
+uint64_t history_covered(const struct history *history)
 {
-    /* A file of batches that the log does not have was put there by hand. */
-    while (!list_empty(&history->files)) {
-        struct history_file *last = LIST_ENTRY(history->files.prev, struct history_file, link);
-        if (last->head.batch_last < batch_next)
-            break;
-        history->covered = last->head.batch_first - 1;
-        history_retire(history, last);
-    }
-    return OK;
+    return history->covered;
 }
 
 /* ---- life ---- */
