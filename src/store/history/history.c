@@ -71,7 +71,7 @@ bool history_has_room(const struct history *history, uint64_t bytes)
         2 * store->options
                 .segment_bytes; /* segments.c keeps so much for spares, and has used some of it */
     uint64_t made = segments_room(store->segments);
-    spare = made < spare ? spare - made : 0;
+    spare = (made < spare ? spare - made : 0) + segments_copies_max(store->segments);
     if (cleaner_may_want_checkpoint(store->cleaner, spill_room_bytes(store)) &&
         spill_would_have_room(store, history->bytes))
         spare += spill_room_bytes(store); /* else far jobs would stay in memory */
