@@ -31,13 +31,18 @@ struct capture {
                             was last set to 0 */
 };
 
+static bool is_of_history(const char *name)
+{
+    uint32_t number;
+    bool half_made;
+    return history_name_parse(name, &number, &half_made) && !half_made;
+}
+
 /* Is it the name of a file that is complete when it gets its name: a slice, or a history file? */
 static bool never_changes(const char *name)
 {
     uint32_t number;
-    bool half_made;
-    return slice_name_parse(name, &number) ||
-           (history_name_parse(name, &number, &half_made) && !half_made);
+    return slice_name_parse(name, &number) || is_of_history(name);
 }
 
 static void note_name(void *ctx, const char *name)
@@ -64,6 +69,17 @@ static bool names(const struct backup_file *held)
     return segment_name_parse(held->name, &number) && number == held->head.number;
 }
 
+/* Reads the last batch that a file of this store's history has. A damaged header says nothing. */
+static void read_history_head(const struct backup *backup, const char *block, size_t len,
+                              struct backup_file *held)
+{
+    struct history_head head;
+    CHECK(held->is_slice && held->batch_last == 0);
+    if (len == BLOCK && history_head_decode(block, &head) != FORMAT_BAD &&
+        store_id_eq(&head.id, &backup->manifest.id))
+        held->batch_last = head.batch_last;
+}
+
 /* Reads the header, if there is one. A spare has none, or it may be under way to the disk. */
 static enum err read_head(struct capture *capture, struct backup_file *held, bool *out_good)
 {
@@ -71,10 +87,12 @@ static enum err read_head(struct capture *capture, struct backup_file *held, boo
     char *block = mem_aligned(BLOCK, BLOCK);
     size_t len = 0;
     enum err err = verbs->size(capture->disk, held->file, &held->size_bytes);
-    if (!err && !held->is_slice)
+    if (!err && (!held->is_slice || is_of_history(held->name)))
         err = verbs->read(capture->disk, held->file, 0, block, BLOCK, &len);
     enum format_verdict verdict = FORMAT_BLANK;
-    if (!err && len == BLOCK)
+    if (!err && held->is_slice)
+        read_history_head(capture->backup, block, len, held);
+    else if (!err && len == BLOCK)
         verdict = segment_head_decode(block, &held->head);
     mem_free(block);
     *out_good = held->is_slice || (verdict == FORMAT_GOOD && names(held));
@@ -229,6 +247,15 @@ static enum err read_manifest(struct capture *capture, struct manifest *out_mani
     return err;
 }
 
+/* Has a file of the history batches that lie behind the end? */
+static bool history_is_ahead(const struct backup *backup)
+{
+    for (size_t i = 0; i < backup->count; i++)
+        if (backup->files[i].batch_last > backup->batch)
+            return true;
+    return false;
+}
+
 /* Opens slices that were made while the end of the tail was determined: the log before that end may
    mention them. */
 static enum err hold_new_slices(struct capture *capture)
@@ -239,6 +266,9 @@ static enum err hold_new_slices(struct capture *capture)
     if (err || capture->new_slices > 0)
         return err;
     CHECK(backup->count >= count);
+    capture->new_slices = backup->count > count && history_is_ahead(backup);
+    if (capture->new_slices)
+        return OK; /* their segment is among those that were opened now */
     for (; backup->count > count; backup->count--) /* segments: behind the end */
         backup->disk->verbs->close(backup->disk, backup->files[backup->count - 1].file);
     return OK;
@@ -315,7 +345,7 @@ void backup_manifest(const struct backup *backup, char *slots)
 {
     struct manifest manifest = backup->manifest;
     /* Else damage in the last batches, or a missing last segment, would look like what a crash
-       leaves, of which nothing was acknowledged. */
+       leaves. */
     if (backup->batch > manifest.durable)
         manifest.durable = backup->batch;
     encode(&manifest, slots);

@@ -17,7 +17,9 @@
  * A slice never changes. The log mentions it only when its file exists, and it is removed only when
  * all its records have died in durable batches. So a slice that the log needs up to the end of the
  * tail (the last segment) existed before that end was read: it was opened in the first round, or is
- * found in the next one.
+ * found in the next one. A file of the history has batches that were durable when it was made: they
+ * are in front of that end, unless their segment was not in use yet when the directory was listed.
+ * Then another round finds it.
  */
 #ifndef LATERD_STORE_BACKUP_H
 #define LATERD_STORE_BACKUP_H
@@ -33,6 +35,7 @@ struct backup_file {
     bool sealed;              /* it never changes again, so a hard link will do */
     bool is_slice;            /* a slice or a file of the history: never changes */
     struct segment_head head; /* of a segment */
+    uint64_t batch_last;      /* of a file of the history: the last batch that it has */
 };
 
 struct backup {

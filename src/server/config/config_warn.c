@@ -201,6 +201,32 @@ static void add_beyond_memory(const struct config *config, struct buf *out)
     }
 }
 
+/*
+ * Jobs that are allowed, and for which max_bytes never has room. One that is larger than a segment
+ * needs a file of its own, and room for a copy of it besides the four segments that are in use or
+ * kept (store/log/segments_make.c).
+ */
+static void add_unreachable_jobs(const struct config *config, struct buf *out)
+{
+    enum { BLOCK_BYTES = 4096, RECORD_BYTES = 8192 }; /* what a job has beside its body, at most */
+    bool beanstalk = config->job_bytes > config->body_bytes;
+    const struct config_key *most = config_find("store", "max_bytes");
+    int64_t body = beanstalk ? config->job_bytes : config->body_bytes;
+    int64_t usual = config->segment_bytes - RECORD_BYTES - 2 * BLOCK_BYTES;
+    int64_t room = config->max_bytes - 4 * config->segment_bytes - 4 * BLOCK_BYTES;
+    int64_t alone = room / 2 - RECORD_BYTES - 2 * BLOCK_BYTES;
+    int64_t largest = alone > usual ? alone : usual;
+    if (config->engine == ENGINE_REDIS || !config->max_bytes || body <= largest)
+        return;
+    begin(config, out, most);
+    buf_add_str(out, " (");
+    config_add_number(out, KIND_BYTES, config->max_bytes);
+    buf_addf(out, ") has room for jobs of %lldK; larger ones, up to %s (", (long long)largest >> 10,
+             beanstalk ? "beanstalk.job_bytes" : "limits.body_bytes");
+    config_add_number(out, KIND_BYTES, body);
+    buf_add_str(out, "), are refused\n");
+}
+
 void config_add_warnings(const struct config *config, struct buf *out)
 {
     add_unused_redis(config, out);
@@ -211,4 +237,5 @@ void config_add_warnings(const struct config *config, struct buf *out)
     add_unused_of_redis(config, out);
     add_unused_of_brokers(config, out);
     add_beyond_memory(config, out);
+    add_unreachable_jobs(config, out);
 }

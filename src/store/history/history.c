@@ -71,7 +71,7 @@ bool history_has_room(const struct history *history, uint64_t bytes)
         2 * store->options
                 .segment_bytes; /* segments.c keeps so much for spares, and has used some of it */
     uint64_t made = segments_room(store->segments);
-    spare = made < spare ? spare - made : 0;
+    spare = (made < spare ? spare - made : 0) + segments_copies_max(store->segments);
     if (cleaner_may_want_checkpoint(store->cleaner, spill_room_bytes(store)) &&
         spill_would_have_room(store, history->bytes))
         spare += spill_room_bytes(store); /* else far jobs would stay in memory */
@@ -263,10 +263,7 @@ static void await_sync(struct history *history)
             log_want_sync(store->log);
         return;
     }
-    if (history->frozen_last <= history->covered) { /* a file was put there by hand */
-        give_up(history);
-        return;
-    }
+    CHECK(history->frozen_last > history->covered); /* recovery starts no log that ends before */
     history->image.head = (struct history_head){
         .id = store->id,
         .batch_first = history->covered + 1,
@@ -649,17 +646,9 @@ void history_replay(struct history *history, struct bytes entry, uint64_t batch)
                       entry, batch);
 }
 
-enum err history_replayed(struct history *history, uint64_t batch_next)
+uint64_t history_covered(const struct history *history)
 {
-    /* A file of batches that the log does not have was put there by hand. */
-    while (!list_empty(&history->files)) {
-        struct history_file *last = LIST_ENTRY(history->files.prev, struct history_file, link);
-        if (last->head.batch_last < batch_next)
-            break;
-        history->covered = last->head.batch_first - 1;
-        history_retire(history, last);
-    }
-    return OK;
+    return history->covered;
 }
 
 /* ---- life ---- */

@@ -42,9 +42,9 @@ void history_free(struct history *history); /* NULL does nothing; it must not be
 enum err history_begin(struct history *history, struct store_error *out_error) MUST_USE;
 /* Opening: replays an entry of this batch; ignores it if a file has it. */
 void history_replay(struct history *history, struct bytes entry, uint64_t batch);
-/* Opening: the log was replayed up to (not including) this batch. Retires files with later batches,
-   which cannot belong to this log. */
-enum err history_replayed(struct history *history, uint64_t batch_next) MUST_USE;
+/* After history_begin(): files have all batches up to this one, so these were durable (H3). 0:
+   there are no files. */
+uint64_t history_covered(const struct history *history);
 
 /* Closing: appends the entries that wait for a batch to the log. */
 void history_drain(struct history *history);

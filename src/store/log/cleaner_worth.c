@@ -62,6 +62,27 @@ static uint64_t relocate_bytes(const struct segment *segment)
 }
 
 /*
+ * Is so little room left that the oldest segment should be cleaned while it can be? *out_lack: how
+ * large one more file must be for that; 0: none is needed. The copies of a large segment get files
+ * for which room is kept, and ends of jobs need another one behind them.
+ */
+static bool is_low(const struct cleaner *cleaner, const struct segment *oldest, uint64_t *out_lack)
+{
+    const struct segments *segments = cleaner->segments;
+    uint64_t segment_bytes = cleaner->options->segment_bytes;
+    uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
+    uint64_t need = relocate_bytes(oldest), record_max = oldest->record_max;
+    if (segments_copies(segments, oldest) > 0) {
+        uint64_t room = segments_spare_room(segments);
+        *out_lack = room < slack ? slack + 2 * BLOCK : 0;
+        return room < segment_bytes + slack;
+    }
+    bool low = segments_lack(segments, need + slack, record_max) > 0;
+    *out_lack = low ? segments_lack(segments, need, record_max) : 0;
+    return low;
+}
+
+/*
  * On a full disk: will cleaning free enough, and is there room to write the copies? Dead records
  * may be in the middle of the log, so a round over all of it may be needed. After a round the next
  * one waits until more records have died.
@@ -74,14 +95,14 @@ static uint64_t relocate_bytes(const struct segment *segment)
 static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
 {
     uint64_t segment_bytes = cleaner->options->segment_bytes;
-    uint64_t need = relocate_bytes(oldest);
-    uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
-    bool low = segments_lack(cleaner->segments, need + slack, oldest->record_max) > 0;
-    uint64_t lack = low ? segments_lack(cleaner->segments, need, oldest->record_max) : 0;
+    uint64_t lack;
+    bool low = is_low(cleaner, oldest, &lack);
     uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
     uint64_t dead = dead_bytes(cleaner);
+    /* The estimate of the gain assumes usual segments. */
+    uint64_t gain = segments_copies_max(cleaner->segments) > 0 ? dead : gain_bytes(cleaner);
     segments_cleaner_wants(cleaner->segments, lack);
-    if (lack || (!low && gain_bytes(cleaner) < step))
+    if (lack || (!low && gain < step))
         return false;
     if (oldest->batch_first >= cleaner->pace.round_end) {
         if (!cleaner->pace.round_over && cleaner->pace.round_end) {
@@ -213,8 +234,13 @@ bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest)
         return false;
     if (oldest->live_jobs == 0 && oldest->slice_log_bytes < oldest->size_bytes / 2)
         return true;
+    if (!segments_copies_fit(cleaner->segments, oldest))
+        return false; /* the log would wait for a file that cannot be made */
     if (segments_full(cleaner->segments))
         return worth_it_full(cleaner, oldest);
+    if (segments_copies_max(cleaner->segments) > 0)
+        cleaner->pace.round_end = 0; /* one that brought room was worth it, though it copied much */
+    cleaner->pace.round_over = cleaner->pace.round_over && cleaner->pace.round_end > 0;
     uint64_t used = log_bytes(cleaner) + segment_bytes;
     if (worth_a_checkpoint(cleaner, oldest))
         return true;

@@ -65,9 +65,16 @@ static void forget_gone(struct segments *segments)
     segments->number_base += gone; /* grow_table() frees the rest of the memory */
 }
 
+static void note_less(struct segments *segments, const struct segment *segment)
+{
+    segments->copies_less =
+        segments->copies_less || segment->size_bytes > segments->options->segment_bytes;
+}
+
 static void drop(struct segments *segments, struct segment *segment)
 {
     CHECK(segment->pins == 0);
+    note_less(segments, segment);
     if (segment->state != SEGMENT_STALLED)
         segments->disk_bytes -= segment->size_bytes;
     CHECK(segments->live_bytes >= segment->live_bytes && segments->live_jobs >= segment->live_jobs);
@@ -386,6 +393,9 @@ void segments_record_lives(struct segments *segments, struct segment *segment, s
         segment->record_max = stored.bytes;
     segments->live_bytes += stored.bytes;
     segments->live_jobs++;
+    uint64_t copies = segments_copies(segments, segment);
+    if (copies > segments->copies_max)
+        segments->copies_max = copies;
 }
 
 bool segments_record_died(struct segments *segments, struct stored stored)
@@ -397,6 +407,7 @@ bool segments_record_died(struct segments *segments, struct stored stored)
         return slices_record_died(segments->store->slices, segment->slice, stored);
     if (segment->live_jobs == 0 || segment->live_bytes < stored.bytes)
         return false;
+    note_less(segments, segment);
     segment->live_bytes -= stored.bytes;
     segment->live_jobs--;
     segments->live_bytes -= stored.bytes;
@@ -411,6 +422,7 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs, u
         return true;
     if (segment->slice || segment->live_jobs < jobs || segment->live_bytes < bytes)
         return false;
+    note_less(segments, segment);
     segment->live_bytes -= bytes;
     segment->live_jobs -= jobs;
     segments->live_bytes -= bytes;
@@ -515,6 +527,7 @@ void segments_valid(const struct segments *segments)
         segment_valid(segments, segment, &sums);
         CHECK(segment->batch_first > batch_first); /* G1 */
         CHECK(headed || segment->state != SEGMENT_HEADED);
+        CHECK(segments_copies(segments, segment) <= segments->copies_max);
         headed = segment->state == SEGMENT_HEADED;
         batch_first = segment->batch_first;
     }

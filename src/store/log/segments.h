@@ -158,7 +158,8 @@ void segments_make_spares(struct segments *segments);
 enum err segments_full(const struct segments *segments);
 /* Is it the limit of a file's size (RLIMIT_FSIZE, or the file system's) that leaves no room? */
 bool segments_too_large(const struct segments *segments);
-/* Bytes that the disk or max_bytes must have left, else it counts as full: for cleaning. */
+/* Bytes that the disk or max_bytes must have left, else it counts as full: for ends of jobs and for
+   cleaning. */
 uint64_t segments_kept_bytes(const struct segments *segments);
 int64_t segments_next_us(const struct segments *segments); /* wants a turn then; or INT64_MAX */
 bool segments_making(const struct segments *segments);     /* is any file being made? */
@@ -173,6 +174,19 @@ uint64_t segments_room(const struct segments *segments);
  * certainly be written. 0: no further file is needed.
  */
 uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t record_max);
+/*
+ * How many bytes of files must be made for copies of what lives in the segment, because they do not
+ * fit into the two usual ones that are kept: it is larger than a usual one. An upper bound. 0: they
+ * fit.
+ */
+uint64_t segments_copies(const struct segments *segments, const struct segment *segment);
+/* Do the disk and max_bytes leave room for such files? */
+bool segments_copies_fit(const struct segments *segments, const struct segment *segment);
+/* The most that any segment needs, or somewhat more: it is kept free. */
+uint64_t segments_copies_max(const struct segments *segments);
+/* Room in files that are there, without the last segment: a job that is alone in its file is the
+   last in that. */
+uint64_t segments_spare_room(const struct segments *segments);
 /* Is a batch of so many bytes longer than a usual segment, so that it gets one of its own? */
 bool segments_alone(const struct segments *segments, uint64_t bytes);
 /*

@@ -119,11 +119,40 @@ static bool above_limit(const struct segments *segments, const struct segment *s
     return max_bytes && segments_store_bytes(segments) + segment->size_bytes > max_bytes;
 }
 
+/* Bytes for files that disk and limit have left. */
+static uint64_t left_bytes(const struct segments *segments)
+{
+    uint64_t free_bytes = segments->disk->verbs->room(segments->disk);
+    uint64_t max_bytes = segments->options->max_bytes, used = segments_store_bytes(segments);
+    uint64_t left = max_bytes > used ? max_bytes - used : 0;
+    return max_bytes && left < free_bytes ? left : free_bytes;
+}
+
+/* Would a spare take the room that is kept for copies of a large segment? */
+static bool takes_copies_room(const struct segments *segments, const struct segment *segment)
+{
+    return segments->copies_max > 0 && segment->least_bytes == 0 && segment->batch_first == 0 &&
+           left_bytes(segments) < segment->size_bytes + segments->copies_max;
+}
+
+/* Why this file cannot be made; or OK. */
+static enum err lacks_room(const struct segments *segments, const struct segment *segment)
+{
+    if (above_limit(segments, segment))
+        return ERR_DISK_LIMIT;
+    if (!takes_copies_room(segments, segment))
+        return OK;
+    uint64_t need = segment->size_bytes + segments->copies_max;
+    return segments->disk->verbs->room(segments->disk) < need ? ERR_DISK_FULL : ERR_DISK_LIMIT;
+}
+
 static void make(struct segments *segments, struct segment *segment)
 {
     CHECK(segment->state == SEGMENT_STALLED);
-    while (above_limit(segments, segment)) {
-        segments->full = ERR_DISK_LIMIT;
+    enum err why;
+    while ((why = lacks_room(segments, segment)) != OK) {
+        segments->full = why;
+        segments->too_large = false;
         segments->retry_at_us = segments->store->now_us + RETRY_US;
         if (!shrink(segments, segment))
             return;
@@ -194,7 +223,56 @@ void segments_note_history(struct segments *segments, uint64_t bytes)
 
 uint64_t segments_kept_bytes(const struct segments *segments)
 {
-    return 2 * segments->options->segment_bytes;
+    return 2 * segments->options->segment_bytes + segments->copies_max;
+}
+
+/*
+ * Each usual file has room for its bytes without the header, paddings of batches, and what the next
+ * record is too long for; if records are long, two neighbouring ones are half full at least. A
+ * record that is alone has a file that fits.
+ */
+uint64_t segments_copies(const struct segments *segments, const struct segment *segment)
+{
+    uint64_t usual = segments->options->segment_bytes;
+    uint64_t live = segment->live_bytes + segment->slice_log_bytes;
+    if (segment->size_bytes <= usual || live == 0 || segments->options->never_cleans)
+        return 0;
+    CHECK(segment->live_jobs > 0 || segment->slice_log_bytes > 0);
+    uint64_t waste = segment->record_max + 4 * BLOCK, bytes;
+    if (segment->live_jobs == 1 && segment->slice_log_bytes == 0)
+        bytes = batch_bytes(live) + BLOCK;
+    else
+        bytes = (live / (waste < usual / 2 ? usual - waste : usual / 2) + 1) * usual;
+    return bytes > usual ? bytes : 0;
+}
+
+bool segments_copies_fit(const struct segments *segments, const struct segment *segment)
+{
+    uint64_t copies = segments_copies(segments, segment);
+    return copies == 0 || copies <= left_bytes(segments);
+}
+
+uint64_t segments_copies_max(const struct segments *segments)
+{
+    return segments->copies_max;
+}
+
+uint64_t segments_spare_room(const struct segments *segments)
+{
+    return segments->spare_room;
+}
+
+/* O(segments). */
+static void renew_copies_max(struct segments *segments)
+{
+    segments->copies_max = 0;
+    segments->copies_less = false;
+    for (struct list *link = segments->log.next; link != &segments->log; link = link->next) {
+        uint64_t copies = segments_copies(segments, segment_of_link(link));
+        if (copies > segments->copies_max)
+            segments->copies_max = copies;
+    }
+    CHECK(segments->copies_max == 0 || !segments->options->never_cleans);
 }
 
 /* Bytes of files that are being made, and bytes that are placed in files not made yet; or, if they
@@ -223,16 +301,23 @@ bool segments_alone(const struct segments *segments, uint64_t bytes)
     return bytes + BLOCK > segments->options->segment_bytes;
 }
 
-/* A batch that is alone cannot use what is left of the last segment, nor can any batch behind it,
-   and its file comes on top of what is kept. */
+/*
+ * A batch that is alone cannot use what is left of the last segment, nor can any batch behind it,
+ * and its file comes on top of what is kept. So does the file of the copy that the cleaner may have
+ * to make of it, or of one that is there: in front of it nothing could be cleaned otherwise.
+ */
 static bool is_scarce(const struct segments *segments, uint64_t bytes, uint64_t more)
 {
     bool alone = segments_alone(segments, bytes);
-    uint64_t room = alone ? segments->spare_room : segments_room(segments);
-    uint64_t kept = segments_kept_bytes(segments);
+    uint64_t usual = segments->options->segment_bytes;
+    uint64_t own = alone ? bytes + BLOCK : 0;
+    uint64_t copy = segments->options->never_cleans ? 0 : own;
+    uint64_t copies = segments->copies_max > copy ? segments->copies_max : copy;
+    uint64_t room = own || copies ? segments->spare_room : segments_room(segments);
+    uint64_t kept = (alone ? 3 : 2) * usual; /* one takes what comes next */
     uint64_t max_bytes = segments->options->max_bytes;
     uint64_t pending;
-    if (!alone && room >= kept)
+    if (own == 0 && copies == 0 && room >= kept)
         return false;
     uint64_t making = unmade_bytes(segments, alone, &pending);
     if (max_bytes) {
@@ -241,7 +326,7 @@ static bool is_scarce(const struct segments *segments, uint64_t bytes, uint64_t 
         more = left < more ? left : more;
     }
     uint64_t lack = kept + pending > room ? kept + pending - room : 0;
-    return more < lack + (alone ? bytes + BLOCK : 0);
+    return more < lack + own + copies;
 }
 
 bool segments_scarce(const struct segments *segments, uint64_t bytes)
@@ -264,9 +349,11 @@ enum err segments_scarce_why(const struct segments *segments, uint64_t bytes)
 static void watch(struct segments *segments)
 {
     segments->free_bytes = UINT64_MAX;
-    if (segments_room(segments) >= segments_kept_bytes(segments))
+    if (segments->copies_max == 0 && segments_room(segments) >= segments_kept_bytes(segments))
         return;
     segments->free_bytes = segments->disk->verbs->room(segments->disk);
+    if (segments->copies_less && (segments->full || segments_scarce(segments, 0)))
+        renew_copies_max(segments);
     if (segments->full || !segments_scarce(segments, 0))
         return;
     segments->full = segments_scarce_why(segments, 0);

@@ -36,6 +36,8 @@ struct segments {
     uint64_t reused;     /* files that became spares since the start */
     uint64_t disk_bytes; /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs, slice_log_bytes;
+    uint64_t copies_max;   /* the most of segments_copies() of all, or more, … */
+    bool copies_less;      /* … because some died: see watch() */
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
     bool too_large;        /* ERR_DISK_FULL: by the limit of a file's size, not by the disk */
     bool bulk;             /* see segments_in_bulk() */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
@@ -63,6 +64,19 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
 }
 
 /*
+ * Is it what happened to a job, on which no job depends? No other record becomes one by a single
+ * damaged byte: byte 5 is 0 in those alone that would then have an entry of no bytes, and in a
+ * GONE, whose length does not fit.
+ */
+static bool is_of_history(const char *at, const struct record *record)
+{
+    if (!record->is_history || get_u8(at + 5) != 0)
+        return false;
+    const char *end = record->entry.at + record->entry.len;
+    return bytes_all_zero(end, (size_t)(at + record->len - end));
+}
+
+/*
  * Adds the consecutive records from `at` up to `end`, or (`end` NULL) up to the first length of 0,
  * at most up to `room`. Returns where they end; NULL: one cannot be parsed.
  */
@@ -74,7 +88,7 @@ static const char *parse_records(struct damage *damage, uint32_t region, const c
     while (end ? at < end : room - at >= 16 && !bytes_all_zero(at, 4)) {
         if (record_decode(at, (size_t)((end ? end : room) - at), &record))
             return NULL;
-        if (!record.is_event && !record.epoch)
+        if (!record.is_event && !record.epoch && !is_of_history(at, &record))
             return NULL; /* one damaged bit can make an event look like a record to skip */
         if (record.is_event)
             (void)add_suspect(damage, region, at, &record);
@@ -263,6 +277,8 @@ static enum err find_proven(struct damage *damage, const struct manifest *manife
 {
     struct walker walker;
     damage->proven = manifest->durable;
+    if (damage->directory->history_last > damage->proven)
+        damage->proven = damage->directory->history_last;
     if (damage->segment_count == 0)
         return OK;
     const struct found *last = &damage->segments[damage->segment_count - 1];

@@ -18,7 +18,8 @@
  *
  * A single damaged byte cannot make a suspect look harmless, because it cannot change two fields so
  * that they match another record. Only a change of state (MOVE) cannot be compared with anything;
- * it counts as harmless only if the damage was located elsewhere in the region.
+ * it counts as harmless only if the damage was located elsewhere in the region. What happened to
+ * jobs (HISTORY records) matters to none of them: if it can be decoded, it is stepped over.
  *
  * Waits for the disk.
  */

@@ -29,6 +29,9 @@ struct directory {
     bool slot_damaged;  /* one of the manifest's two slots is damaged */
     uint32_t set_aside; /* damaged segments that were taken out of the log and renamed */
     struct manifest manifest;
+    /* Batches up to this one are in history files, so they were durable. Filled in by the caller,
+       by history_last_batch() or history_covered(); 0: no file says so. */
+    uint64_t history_last;
     struct found *found; /* sorted: good headers by batch_first, then the others by number */
     size_t count;
     size_t used;                /* how many have a good header */

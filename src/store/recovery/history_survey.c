@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 #include "store/history/history_parts.h"
+#include "store/recovery/directory.h"
 
 /* The batches that a file has, whether or not its entries can be read. */
 struct span {
@@ -34,6 +36,42 @@ static void found_name(void *ctx, const char *name)
 enum err history_numbers(struct disk *disk, struct buf *out_numbers)
 {
     return disk->verbs->list(disk, found_name, out_numbers);
+}
+
+/* The last batch that this file has, or 0. */
+static uint64_t last_batch_of(struct disk *disk, const struct store_id *id, uint32_t number,
+                              char *block)
+{
+    struct disk_file *file;
+    struct history_head head;
+    char name[DISK_NAME_MAX];
+    history_name(number, name);
+    if (disk->verbs->open(disk, name, DISK_CACHED, &file))
+        return 0;
+    enum err err = directory_read_all(disk, file, 0, block, BLOCK);
+    disk->verbs->close(disk, file);
+    bool ours = !err && history_head_decode(block, &head) != FORMAT_BAD &&
+                store_id_eq(&head.id, id) && head.batch_first > 0;
+    return ours && head.batch_last >= head.batch_first ? head.batch_last : 0;
+}
+
+uint64_t history_last_batch(struct disk *disk, const struct store_id *id)
+{
+    struct buf numbers = {0};
+    uint64_t last = 0;
+    char *block = mem_aligned(BLOCK, BLOCK);
+    if (history_numbers(disk, &numbers))
+        numbers.len = 0;
+    for (size_t at = 0; at < numbers.len; at += sizeof(uint32_t)) {
+        uint32_t number;
+        memcpy(&number, numbers.at + at, sizeof(number));
+        uint64_t batch = last_batch_of(disk, id, number, block);
+        last = batch > last ? batch : last;
+    }
+    CHECK(numbers.len % sizeof(uint32_t) == 0);
+    mem_free(block);
+    buf_fini(&numbers);
+    return last;
 }
 
 static void fault(struct surveying *surveying, uint64_t offset, const char *text)

@@ -3,11 +3,11 @@
  *
  * All batches before the last segment's first are durable (log_commit.c sees to it), so a bad one
  * among them is damage. In the last segment the first bad batch, number n, is a torn write at the
- * tail, unless a later batch or the manifest proves that n was durable. Not proven: nothing in n
- * was acknowledged; the tail is zeroed and reported. Proven: damage.h determines whether anything
- * that lives depends on n. If so, the opening fails with ERR_CORRUPT and a report; else the replay
- * continues behind it, and jobs that n ended are ended. Both leave the damaged bytes on disk as
- * they are.
+ * tail, unless a later batch, the manifest or a history file proves that n was durable. Not proven:
+ * n looks like a write that a crash cut short, and nothing shows that it was acknowledged; the tail
+ * is zeroed and reported. Proven: damage.h determines whether anything that lives depends on n. If
+ * so, the opening fails with ERR_CORRUPT and a report; else the replay continues behind it, and
+ * jobs that n ended are ended. Both leave the damaged bytes on disk as they are.
  */
 #include <stdio.h>
 
@@ -63,13 +63,30 @@ static enum err number_segments(struct recovery *recovery)
     return OK;
 }
 
-static enum err fail_missing(struct recovery *recovery, uint64_t first, uint64_t last)
+/* The log ends before a batch that a history file has. */
+static enum err fail_behind_history(struct recovery *recovery, uint64_t first, uint64_t last)
 {
     char batches[DAMAGE_BATCHES_ROOM];
     store_error_set(
+        recovery->error, "hist-*", 0,
+        "%s %s not in the log, and the jobs' history has them: they were acknowledged. Put back "
+        "what is missing, restore a backup, or: later salvage DIR NEW. If these files are not of "
+        "this log, move them out",
+        damage_batches(first, last, batches), first == last ? "is" : "are");
+    return ERR_CORRUPT;
+}
+
+static enum err fail_missing(struct recovery *recovery, uint64_t first, uint64_t last)
+{
+    char batches[DAMAGE_BATCHES_ROOM];
+    const struct directory *directory = &recovery->directory;
+    if (last == directory->history_last && last > directory->manifest.durable)
+        return fail_behind_history(recovery, first, last);
+    store_error_set(
         recovery->error, "wal-*", 0,
-        "%s %s missing with the segment: acknowledged changes are lost without it; put the "
-        "file back, or restore the directory from a backup",
+        "%s %s missing with the segment: acknowledged changes are lost without it. Put the file "
+        "back, restore the directory from a backup, or bring over what is intact: later salvage "
+        "DIR NEW",
         damage_batches(first, last, batches), first == last ? "is" : "are");
     return ERR_CORRUPT;
 }
@@ -607,6 +624,17 @@ static enum err write_manifest(struct recovery *recovery)
     return err == ERR_DISK_FULL ? ERR_IO : err;
 }
 
+/* A history file is written when its batches are durable (H3), so it proves them as the manifest
+   does. */
+static enum err begin_history(struct recovery *recovery)
+{
+    struct history *history = recovery->store->history;
+    enum err err = history_begin(history, recovery->error);
+    recovery->directory.history_last = history_covered(history);
+    recovery->proven = higher(recovery->proven, recovery->directory.history_last);
+    return err;
+}
+
 static enum err recover_all(struct recovery *recovery)
 {
     struct store *store = recovery->store;
@@ -626,7 +654,7 @@ static enum err recover_all(struct recovery *recovery)
     if (!err)
         err = slices_begin(store->slices, &recovery->directory);
     if (!err)
-        err = history_begin(store->history, recovery->error);
+        err = begin_history(recovery);
     if (!err)
         err = replay_log(recovery);
     if (!err)
@@ -637,8 +665,6 @@ static enum err recover_all(struct recovery *recovery)
         err = check_epoch(recovery);
     if (!err)
         err = begin_parts(recovery);
-    if (!err)
-        err = history_replayed(store->history, recovery->batch_next);
     if (!err)
         err = recover_unused(recovery);
     if (!err)

@@ -132,8 +132,8 @@ enum err recover_settle_tail(struct recovery *recovery, struct segment *segment,
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
         store_error_set(recovery->error, name, recovery->dirty_first,
-                        "notice: %llu bytes of a torn tail were dropped; nothing in them was "
-                        "acknowledged",
+                        "notice: %llu bytes of a torn tail were dropped, as a crash leaves them; "
+                        "nothing shows that they were acknowledged",
                         (unsigned long long)store->dropped_tail_bytes);
     }
     return err;

@@ -7,6 +7,7 @@
 #include "base/codec.h"
 #include "base/mem.h"
 #include "store/recovery/history_rescue.h"
+#include "store/recovery/history_survey.h"
 #include "store/recovery/salvage_parts.h"
 #include "store/slices/far_record.h"
 
@@ -131,12 +132,14 @@ static void report_segments(struct salvage *salvage)
     const struct directory *directory = &salvage->directory;
     const struct manifest *manifest = &directory->manifest;
     char fault[160];
+    uint64_t durable =
+        manifest->durable > directory->history_last ? manifest->durable : directory->history_last;
     if (salvage->first_segment == directory->used && directory->manifest_there &&
-        manifest->durable >= manifest->batch_first) {
+        durable >= manifest->batch_first) {
         (void)snprintf(fault, sizeof(fault),
                        "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
                        "is here",
-                       manifest->batch_first, manifest->durable);
+                       manifest->batch_first, durable);
         salvage_report_fault(salvage, "wal-*", fault);
         note_begin_lost(salvage);
     }
@@ -167,6 +170,7 @@ static void choose_segments(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
     report_manifest(salvage);
+    directory->history_last = history_last_batch(salvage->disk, &directory->manifest.id);
     for (size_t i = directory->used; i < directory->count; i++)
         if (directory->found[i].verdict != FORMAT_SPARE)
             identify(salvage, &directory->found[i]);
@@ -244,11 +248,24 @@ void salvage_report_unbelieved(struct salvage *salvage, uint64_t seq)
     salvage_print(salvage, line);
 }
 
+/* Replays an event that is in its place in the log. Strays that hide its job end first: they may be
+   what a client has written. */
+static enum err replay_in_place(struct salvage *salvage, const struct event *event,
+                                enum salvage_trust trust)
+{
+    struct event gone = {.kind = EVENT_GONE};
+    enum err err = OK;
+    while (!err && strays_hides(&salvage->strays, event, &gone.job.seq)) {
+        salvage_report_unbelieved(salvage, gone.job.seq);
+        err = salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT);
+    }
+    return err ? err : salvage->callbacks->replay(salvage->callbacks, event, trust);
+}
+
 static enum err replay_good(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
     enum err err;
-    struct event gone = {.kind = EVENT_GONE};
     struct batch_walk walk;
     struct event *event = &walk.record.event;
     salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
@@ -264,12 +281,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             event->record.where = where_of(batch->number, batch->offset + walk.record_at);
         if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
             salvage->lease_max = event->job.lease;
-        while (!err && strays_hides(&salvage->strays, event, &gone.job.seq)) {
-            salvage_report_unbelieved(salvage, gone.job.seq);
-            err = salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT);
-        }
-        if (!err)
-            err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
+        err = replay_in_place(salvage, event, SALVAGE_INTACT);
         if (err)
             break;
     }
@@ -333,7 +345,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
         record.event.record.where = suspect->where;
     if (suspect->kind == EVENT_JOB && stray)
         return replay_stray(salvage, suspect, &record.event);
-    err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_DOUBTFUL);
+    err = replay_in_place(salvage, &record.event, SALVAGE_DOUBTFUL);
     return err == ERR_CORRUPT ? OK : err; /* invalid because of the damage */
 }
 

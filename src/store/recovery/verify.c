@@ -228,8 +228,10 @@ static void check_end(struct verify *verify, const char *name, uint64_t offset, 
         verify->counts.bad++;
         verify->log_damaged = true;
     } else if (dirty && last) {
-        report(verify, "%s: offset %llu: %llu bytes of a torn tail, never acknowledged", name,
-               (unsigned long long)offset, (unsigned long long)dirty);
+        report(verify,
+               "%s: offset %llu: %llu bytes of a torn tail, as a crash leaves it; nothing shows "
+               "that they were acknowledged",
+               name, (unsigned long long)offset, (unsigned long long)dirty);
     } else if (dirty) {
         report(verify, "%s: offset %llu: %llu bytes behind the segment's end are not zero", name,
                (unsigned long long)offset, (unsigned long long)dirty);
@@ -559,7 +561,10 @@ static enum err verify_directory(struct verify *verify)
     const struct manifest *manifest = &directory->manifest;
     enum err err = OK;
     verify->tag = store_tag(&manifest->id);
+    verify->directory.history_last = history_last_batch(verify->disk, &manifest->id);
     verify->proven = manifest->durable;
+    if (directory->history_last > verify->proven)
+        verify->proven = directory->history_last;
     verify->batch_next = manifest->batch_first;
     verify->counts.bytes += MANIFEST_BYTES;
     verify->all_bytes = MANIFEST_BYTES;

@@ -70,7 +70,8 @@ uint64_t spill_room_bytes(const struct store *store)
 
 bool spill_would_have_room(const struct store *store, uint64_t freed)
 {
-    uint64_t need = spill_room_bytes(store), max_bytes = store->options.max_bytes;
+    uint64_t need = spill_room_bytes(store) + segments_copies_max(store->segments);
+    uint64_t max_bytes = store->options.max_bytes;
     uint64_t used = segments_store_bytes(store->segments), kept = used > freed ? used - freed : 0;
     uint64_t free_bytes = store->disk->verbs->room(store->disk);
     return (free_bytes > need || freed > need - free_bytes) &&

@@ -277,6 +277,21 @@ static void keys_that_have_no_effect_are_warned_of(void **state)
     expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);
 }
 
+static void jobs_that_max_bytes_has_no_room_for_are_warned_of(void **state)
+{
+    (void)state;
+    expect_warnings(
+        "[store]\nsegment_bytes = 256K\nmax_bytes = 1M\n",
+        ":3: warning: store.max_bytes (1M) has room for jobs of 240K; larger ones, up to "
+        "limits.body_bytes (1M), are refused\n");
+    expect_warnings(
+        "[store]\nsegment_bytes = 256K\nmax_bytes = 4M\n[beanstalk]\njob_bytes = 2M\n",
+        ":3: warning: store.max_bytes (4M) has room for jobs of 1512K; larger ones, up to "
+        "beanstalk.job_bytes (2M), are refused\n");
+    expect_warnings("[store]\nsegment_bytes = 256K\nmax_bytes = 4M\n", NULL);
+    expect_warnings("[store]\nmax_bytes = 64M\n", NULL);
+}
+
 static void keys_of_a_section_that_has_no_effect_are_warned_of(void **state)
 {
     (void)state;
@@ -553,6 +568,7 @@ int main(void)
         cmocka_unit_test(bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual),
         cmocka_unit_test(an_interval_of_syncs_says_its_unit),
         cmocka_unit_test(keys_that_have_no_effect_are_warned_of),
+        cmocka_unit_test(jobs_that_max_bytes_has_no_room_for_are_warned_of),
         cmocka_unit_test(keys_of_a_section_that_has_no_effect_are_warned_of),
         cmocka_unit_test(a_line_that_is_too_long_or_no_text_is_refused),
         cmocka_unit_test(a_ca_that_no_certificate_is_compared_with_is_warned_of),

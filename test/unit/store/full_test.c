@@ -198,18 +198,19 @@ static void p8_a_job_larger_than_max_bytes_is_refused(void **state)
 }
 
 /*
- * Such a job gets a file of its own, for which there must be room besides what is kept: else its
- * batch, and with it all ends that come behind it, would wait for a file that can never be made.
+ * Such a job gets a file of its own, for which there must be room besides what is kept, and for a
+ * copy: else its batch, and with it all ends that come behind it, would wait for a file that can
+ * never be made.
  */
 static void p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room(void **state)
 {
-    enum { ROOM = 4 * MODEL_SEGMENT };
+    enum { ROOM = 6 * MODEL_SEGMENT };
     (void)state;
     for (int limit = 0; limit < 2; limit++) {
         struct model model;
         enum err full = limit ? ERR_DISK_LIMIT : ERR_DISK_FULL;
         open_full(&model, limit ? 0 : ROOM, limit ? ROOM : 0);
-        step(&model); /* both spares are there: 14 blocks are left */
+        step(&model); /* both spares are there: 30 blocks are left */
         assert_false(store_full(model.store));
         assert_int_equal(store_admit(model.store, 2 * MODEL_SEGMENT), full);
         model.body_bytes = MODEL_SEGMENT; /* 10 blocks with the header of its file */
@@ -228,6 +229,58 @@ static void p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room(vo
         assert_int_equal(model_push(&model), OK);
         end_checked(&model);
     }
+}
+
+/* Pushes small jobs and ends each, until so many were taken, or pushes are refused for 15 seconds.
+   Returns how many were taken. */
+static unsigned come_and_go(struct model *model, unsigned times)
+{
+    unsigned pushed = 0;
+    for (unsigned refused = 0; pushed < times && refused < 300; refused++) {
+        bool taken = model_push(model) == OK;
+        step(model);
+        if (!taken)
+            continue;
+        model_end(model, &model->jobs[model->job_count - 1]);
+        uint64_t batch = store_batch(model->store);
+        for (int turns = 0; turns < 300 && model->acknowledged < batch; turns++)
+            step(model);
+        assert_true(model->acknowledged >= batch);
+        refused = 0;
+        pushed++;
+    }
+    return pushed;
+}
+
+/*
+ * A job that is larger than a segment lives long, in the oldest segment, and all behind it comes
+ * and goes. The cleaner needs room for a copy of it; without one, either the log would wait for a
+ * file that can never be made, or nothing could be cleaned until the job ends.
+ */
+static void p8_a_job_larger_than_a_segment_does_not_stop_the_cleaner(void **state)
+{
+    enum { TIMES = 400, FEWEST = 5, MOST = 24 };
+    (void)state;
+    unsigned went_on = 0;
+    for (unsigned files = FEWEST; files <= MOST; files++)
+        for (unsigned limit = 0; limit < 2; limit++) {
+            struct model model;
+            uint64_t room = files * MODEL_SEGMENT + 8192;
+            open_full(&model, limit ? 0 : room, limit ? room : 0);
+            step(&model);
+            model.body_bytes = 3 * MODEL_SEGMENT;
+            bool taken = model_push(&model) == OK;
+            step(&model);
+            model.body_bytes = 900;
+            unsigned pushed = taken ? come_and_go(&model, TIMES) : 0;
+            if (taken && pushed < TIMES)
+                print_error("%u segments, %s: %u pushes\n", files, limit ? "limit" : "disk",
+                            pushed);
+            assert_true(!taken || pushed == TIMES);
+            went_on += taken;
+            model_fini(&model);
+        }
+    assert_in_range(went_on, MOST, 2 * (MOST - FEWEST));
 }
 
 /* It is the disk that lacks room, though there is a limit, too, which is far away. */
@@ -569,6 +622,7 @@ int main(void)
         cmocka_unit_test(p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it),
         cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
         cmocka_unit_test(p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room),
+        cmocka_unit_test(p8_a_job_larger_than_a_segment_does_not_stop_the_cleaner),
         cmocka_unit_test(a_job_larger_than_a_segment_is_refused_for_the_right_reason),
         cmocka_unit_test(p8_ends_of_many_small_jobs_have_room),
         cmocka_unit_test(p8_full_disk_refuses_pushes_and_ends_jobs),

@@ -7,6 +7,8 @@
 #include <errno.h>
 
 #include "history_bed.h"
+#include "store/internal.h"
+#include "store_files.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
 
@@ -213,6 +215,104 @@ static void a_file_that_is_gone_is_told_of_by_its_neighbours(void **state)
     }
 }
 
+enum log_end { CLEAN, KILLED, DIRTY, LOG_ENDS };
+
+/* The log and the manifest as they are now; to be freed by file_copies_fini(). */
+struct file_copies {
+    struct file_list list;
+    char *bytes[FILES_MAX];
+    uint64_t len[FILES_MAX];
+};
+
+static bool is_of_history(const char *name)
+{
+    return strncmp(name, "hist-", 5) == 0;
+}
+
+static void copy_log(const struct model *model, struct file_copies *out_copies)
+{
+    list_files(model, &out_copies->list);
+    for (size_t i = 0; i < out_copies->list.count; i++) {
+        const char *at = sim_disk_file(model->disk, out_copies->list.names[i], &out_copies->len[i]);
+        out_copies->bytes[i] = mem_alloc(out_copies->len[i] + 1);
+        memcpy(out_copies->bytes[i], at, out_copies->len[i]);
+    }
+}
+
+/* Puts the older log back, but leaves the history as it is. */
+static void put_log_back(const struct model *model, struct file_copies *copies)
+{
+    struct file_list now;
+    list_files(model, &now);
+    for (size_t i = 0; i < now.count; i++)
+        assert_true(is_of_history(now.names[i]) || sim_disk_delete(model->disk, now.names[i]));
+    for (size_t i = 0; i < copies->list.count; i++) {
+        if (!is_of_history(copies->list.names[i]))
+            sim_disk_put(model->disk, copies->list.names[i], copies->bytes[i], copies->len[i]);
+        mem_free(copies->bytes[i]);
+    }
+}
+
+/* Goes on until the log's last file has room; returns its number. */
+static uint32_t last_file(struct model *model)
+{
+    const struct segment *tail = segments_tail(model->store->segments);
+    while (tail->size_bytes - tail->end < 2 * BLOCK) {
+        assert_int_equal(model_push(model), OK);
+        model_settle(model);
+        tail = segments_tail(model->store->segments);
+    }
+    return tail->number;
+}
+
+/* Something is behind the end of the log. */
+static void dirty_the_end(const struct model *model, uint32_t number)
+{
+    char name[DISK_NAME_MAX];
+    uint64_t len = 0;
+    segment_name(number, name);
+    assert_non_null(sim_disk_file(model->disk, name, &len));
+    assert_true(sim_disk_flip(model->disk, name, len * 8 - 1));
+}
+
+/* A file is written when its batches are durable: a log that ends before has lost some. */
+static void p2_a_log_that_ends_before_its_history_is_refused(void **state)
+{
+    (void)state;
+    static struct past past;
+    static struct file_copies copies;
+    struct store_counts counts;
+    char name[DISK_NAME_MAX];
+    for (enum log_end end = CLEAN; end < LOG_ENDS; end++) {
+        struct model *model = &past.model;
+        build(&past);
+        uint32_t last = 0;
+        if (end != CLEAN) {
+            assert_int_equal(model_open(model), OK);
+            model_settle(model);
+            last = last_file(model);
+        }
+        copy_log(model, &copies);
+        if (end == CLEAN)
+            assert_int_equal(model_open(model), OK);
+        add_file(&past, 150);
+        model_close(model);
+        put_log_back(model, &copies);
+        if (end == DIRTY)
+            dirty_the_end(model, last);
+        assert_true(verify(&past, &counts).lines > 0);
+        assert_int_equal(model_open(model), ERR_CORRUPT);
+        assert_non_null(strstr(model->error.text, "later salvage DIR NEW"));
+        assert_non_null(
+            strstr(model->error.text, end == DIRTY ? "is damaged" : "the jobs' history has them"));
+        (void)name_of_file(&past, FILES, name);
+        assert_true(sim_disk_delete(model->disk, name)); /* nothing else shows it */
+        if (end != DIRTY)                                /* then it tells of a torn tail */
+            assert_int_equal(verify(&past, &counts).lines, 0);
+        model_fini(model);
+    }
+}
+
 /* A merge would begin with them again and again, and read up to 32 MiB each time. */
 static void files_with_an_unreadable_one_are_read_once_a_minute(void **state)
 {
@@ -250,6 +350,7 @@ int main(void)
         cmocka_unit_test(files_with_an_unreadable_one_are_read_once_a_minute),
         cmocka_unit_test(a_file_that_was_cut_is_told_of),
         cmocka_unit_test(a_file_that_is_gone_is_told_of_by_its_neighbours),
+        cmocka_unit_test(p2_a_log_that_ends_before_its_history_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,9 @@
  * nothing; never be silent about acknowledged data.
  */
 #include "store/internal.h"
+#include "store/job_history.h"
 #include "store/record.h"
-#include "store/recovery/salvage.h"
+#include "store/recovery/salvage_parts.h"
 #include "store/verify.h"
 #include "store_files.h"
 #include "store_model.h"
@@ -12,16 +13,31 @@
 #include "test/unit/support/every.h"
 
 enum { ROT_SEGMENT = 16 * 1024 };
+#define HISTORY_US (INT64_C(86400) * 1000000)
+
+/* Behind the record of the job that was pushed last, if the store keeps a history. */
+static void note_push(struct model *model)
+{
+    store_history_add(model->store, &(struct happening){.what = HAPPENED_PUSHED,
+                                                        .state = JOB_DELAYED,
+                                                        .promised = true,
+                                                        .seq = model->seq_next - 1,
+                                                        .at_us = model->now_us,
+                                                        .time_us = model->now_us + 1000,
+                                                        .topic = BYTES("topic")});
+}
 
 /* A store with a handful of jobs over two segments, closed in order or cut off from the power. */
-static void build(struct model *model, bool clean)
+static void build_with(struct model *model, bool clean, int64_t history_us)
 {
     model_init(model, 5);
+    model->options.history_us = history_us;
     model->options.segment_bytes = ROT_SEGMENT;
     model->options.body_max = 60;
     assert_int_equal(model_open(model), OK);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(model_push(model), OK);
+        note_push(model);
         if (i == 2)
             model_end(model, model_pick(model));
         model_settle(model);
@@ -32,6 +48,11 @@ static void build(struct model *model, bool clean)
     model_close(model);
     if (!clean)
         sim_disk_power(model->disk, 1);
+}
+
+static void build(struct model *model, bool clean)
+{
+    build_with(model, clean, 0);
 }
 
 /* The same files again, on a disk of their own, with one bit turned. */
@@ -114,12 +135,12 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     model_fini(&model);
 }
 
-static void flip_all(bool clean)
+static void flip_all(bool clean, int64_t history_us)
 {
     struct model model;
     struct file_list list = {0};
     struct tally tally = {.closed_in_order = clean};
-    build(&model, clean);
+    build_with(&model, clean, history_us);
     list_files(&model, &list);
     for (size_t i = 0; i < list.count; i++) {
         uint64_t len = 0;
@@ -140,13 +161,19 @@ static void flip_all(bool clean)
 static void p2_no_flipped_bit_of_a_clean_store_loses_silently(void **state)
 {
     (void)state;
-    flip_all(true);
+    flip_all(true, 0);
 }
 
 static void p2_no_flipped_bit_of_a_proven_store_loses_silently(void **state)
 {
     (void)state;
-    flip_all(false);
+    flip_all(false, 0);
+}
+
+static void p2_no_flipped_bit_of_a_store_with_history_loses_silently(void **state)
+{
+    (void)state;
+    flip_all(true, HISTORY_US);
 }
 
 static void flipped_bodies_are_never_served(void **state)
@@ -239,14 +266,16 @@ static void verify_tells_of_each_flip_that_stops_a_start(void **state)
 /* ---- what damage touches ---- */
 
 /* Jobs in batches of their own; the third is ended, and a fourth replaces the second. */
-static void build_mixed(struct model *model)
+static void build_mixed(struct model *model, int64_t history_us)
 {
     model_init(model, 5);
+    model->options.history_us = history_us;
     model->options.body_max = 200;
     model->options.segment_bytes = 1024 * 1024;
     assert_int_equal(model_open(model), OK);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(model_push(model), OK);
+        note_push(model);
         model_settle(model);
     }
     model->dead = model->jobs[2];
@@ -273,13 +302,12 @@ static struct store_counts verified_counts(struct model *model)
     return counts;
 }
 
-static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
+static void flip_dead_record(int64_t history_us)
 {
-    (void)state;
     for (uint64_t behind = 0; behind < 120; behind += 8) {
         struct model model;
         struct store_stats stats;
-        build_mixed(&model);
+        build_mixed(&model, history_us);
         flip_record(&model, model.dead.stored.where, behind);
         struct store_counts counts = verified_counts(&model);
         enum err err = model_open(&model);
@@ -306,11 +334,18 @@ static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
     }
 }
 
+static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
+{
+    (void)state;
+    flip_dead_record(0);
+    flip_dead_record(HISTORY_US); /* what happened to it lies behind it */
+}
+
 static void p5_a_flipped_byte_beside_an_end_revives_nobody(void **state)
 {
     (void)state;
     struct model model;
-    build_mixed(&model);
+    build_mixed(&model, 0);
     uint64_t len = 0;
     const char *file = sim_disk_file(model.disk, "wal-00000001", &len);
     uint64_t at = DISK_ALIGN;
@@ -347,7 +382,7 @@ static void p2_a_lost_change_beside_a_spoiled_body_is_not_silent(void **state)
         struct model model;
         static char room[MODEL_ROOM];
         uint64_t len = 0;
-        build_mixed(&model);
+        build_mixed(&model, 0);
         assert_int_equal(model_open(&model), OK);
         struct model_job *job = &model.jobs[4];
         if (spoiled)
@@ -380,7 +415,7 @@ static void damage_of_a_live_job_is_refused_with_its_name(void **state)
     (void)state;
     struct model model;
     char wanted[64];
-    build_mixed(&model);
+    build_mixed(&model, 0);
     struct model_job job = model.jobs[7];
     flip_record(&model, job.stored.where, 110); /* in its body */
     struct store_counts counts = verified_counts(&model);
@@ -509,6 +544,53 @@ static void p2_p5_random_damage_is_refused_or_loses_and_revives_nothing(void **s
     }
     print_message("refused %u, opened %u, %u of them past damage\n", refused, opened, skipped);
     assert_true(skipped > lives / 3 && refused > lives / 3);
+}
+
+enum { STRAY_SEQ = 1000 };
+
+struct believed {
+    struct salvage_callbacks callbacks;
+    uint64_t hit;    /* the job in the damaged batch */
+    bool gone, back; /* the stray has ended, and then the job came */
+};
+
+static enum err believe(struct salvage_callbacks *callbacks, const struct event *event,
+                        enum salvage_trust trust)
+{
+    struct believed *believed = LIST_ENTRY(callbacks, struct believed, callbacks);
+    believed->gone |= event->kind == EVENT_GONE && event->job.seq == STRAY_SEQ;
+    if (event->kind == EVENT_JOB && event->job.seq == believed->hit) {
+        assert_int_equal(trust, SALVAGE_DOUBTFUL);
+        assert_true(believed->gone);
+        believed->back = true;
+    }
+    return OK;
+}
+
+/* What a client may have written must not replace a job that is in its place, though that is in a
+   damaged batch. */
+static void p2_a_stray_hides_no_job_of_a_damaged_batch(void **state)
+{
+    (void)state;
+    struct model model;
+    struct salvage *salvage;
+    struct store_error error;
+    build_mixed(&model, 0);
+    const struct model_job *hit = &model.jobs[6];
+    struct believed believed = {
+        .callbacks = {.replay = believe, .clock = salvage_clock, .print_line = salvage_line},
+        .hit = hit->seq,
+    };
+    flip_record(&model, hit->stored.where, 68); /* the priority */
+    assert_int_equal(salvage_open(model.options.disk, true, &believed.callbacks, &salvage, &error),
+                     OK);
+    struct event stray = {.kind = EVENT_JOB, .job = {.seq = STRAY_SEQ}};
+    stray.id = bytes_of(&hit->id, sizeof(hit->id));
+    strays_add(&salvage->strays, &stray);
+    assert_int_equal(salvage_replay(salvage), OK);
+    assert_true(believed.back);
+    salvage_close(salvage);
+    model_fini(&model);
 }
 
 /* Takes one file away, or mixes in another's. */
@@ -669,6 +751,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_no_flipped_bit_of_a_clean_store_loses_silently),
         cmocka_unit_test(p2_no_flipped_bit_of_a_proven_store_loses_silently),
+        cmocka_unit_test(p2_no_flipped_bit_of_a_store_with_history_loses_silently),
         cmocka_unit_test(verify_tells_of_each_flip_that_stops_a_start),
         cmocka_unit_test(flipped_bodies_are_never_served),
         cmocka_unit_test(p2_a_flipped_byte_in_a_dead_record_stops_no_start),
@@ -677,6 +760,7 @@ int main(void)
         cmocka_unit_test(damage_of_a_live_job_is_refused_with_its_name),
         cmocka_unit_test(p2_a_damaged_end_whose_headers_can_be_read_is_no_torn_tail),
         cmocka_unit_test(p2_p5_random_damage_is_refused_or_loses_and_revives_nothing),
+        cmocka_unit_test(p2_a_stray_hides_no_job_of_a_damaged_batch),
         cmocka_unit_test(a_missing_segment_is_named),
         cmocka_unit_test(a_missing_last_segment_is_named),
         cmocka_unit_test(rot_in_a_dead_segment_stops_no_start),
