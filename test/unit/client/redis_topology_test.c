@@ -11,11 +11,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "client/redis/topology.h"
 #include "sim/loop.h"
+#include "test/unit/support/captured_log.h"
 
 enum { HOSTS_MAX = 100, TURN_US = 10 * 1000, TURNS = 100 };
 
@@ -140,25 +139,6 @@ static unsigned serve(unsigned count)
     sim_loop_free(sim);
     sim_net_free(net);
     return served;
-}
-
-/* Collects what is logged at `level` from now on. */
-static FILE *log_open(enum log_level level, int *out_before)
-{
-    FILE *log = tmpfile();
-    *out_before = dup(STDERR_FILENO);
-    log_level_set(level);
-    assert_true(log && *out_before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
-    return log;
-}
-
-static void log_close(FILE *log, int before, char *text, size_t room)
-{
-    assert_true(dup2(before, STDERR_FILENO) >= 0);
-    (void)close(before);
-    rewind(log);
-    text[fread(text, 1, room - 1, log)] = '\0';
-    (void)fclose(log);
 }
 
 /* The same; `text` gets what was logged. */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "delivery_ask.h"
+#include "engine/embedded/parts.h"
 
 /* ---- bodies that cannot be read ---- */
 
@@ -59,20 +60,46 @@ static struct job_view shown(const char *id)
     return view;
 }
 
-/* The others come; an operator sees it among the buried ones. */
+/* The others come, each with its own body; an operator sees it among the buried ones. */
 static void p2_a_job_whose_body_is_damaged_is_buried_and_holds_up_nobody(void **state)
 {
+    static const char *const ids[] = {"a", "b", "c"};
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        const char *damaged = ids[i / 2];
+        char name[32], body[32];
+        open_cold(1 + i);
+        sim_disk_cold(bed.disk, i % 2); /* or read in the turn itself, from the page cache */
+        (void)snprintf(body, sizeof(body), "the body of %s", damaged);
+        assert_true(sim_disk_flip(bed.disk, name, 8 * offset_of(body, name)));
+        assert_int_equal(reserve(3), OK);
+        assert_int_equal(bed.answer.count, 2);
+        assert_true(bytes_eq(bed.answer.job.body,
+                             i / 2 == 0 ? BYTES("the body of b") : BYTES("the body of a")));
+        delivery_settle(&bed, 5);
+        for (unsigned job = 0; job < 3; job++)
+            assert_int_equal(shown(ids[job]).state,
+                             ids[job] == damaged ? JOB_BURIED : JOB_RESERVED);
+        delivery_bed_close(&bed);
+    }
+}
+
+static void p2_jobs_that_turn_out_damaged_one_after_another_are_all_buried(void **state)
+{
+    static const char *const bodies[] = {"the body of a", "the body of b"};
     (void)state;
     char name[32];
-    open_cold(1);
-    assert_true(sim_disk_flip(bed.disk, name, 8 * offset_of("the body of b", name)));
-    assert_int_equal(reserve(3), OK);
-    assert_int_equal(bed.answer.count, 2);
-    assert_true(bytes_eq(bed.answer.job.body, BYTES("the body of a")));
-    delivery_settle(&bed, 5);
-    assert_int_equal(shown("a").state, JOB_RESERVED);
-    assert_int_equal(shown("b").state, JOB_BURIED);
-    assert_int_equal(shown("c").state, JOB_RESERVED);
+    open_cold(7);
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(sim_disk_flip(bed.disk, name, 8 * offset_of(bodies[i], name)));
+    for (unsigned i = 0; i < 2; i++) {
+        (void)reserve(1);
+        assert_int_equal(bed.answer.count, 0);
+        delivery_settle(&bed, 5);
+        assert_int_equal(shown(i ? "b" : "a").state, JOB_BURIED);
+    }
+    assert_int_equal(reserve(1), OK);
+    assert_true(bytes_eq(bed.answer.job.body, BYTES("the body of c")));
     delivery_bed_close(&bed);
 }
 
@@ -101,6 +128,26 @@ static void a_job_whose_body_cannot_be_read_now_comes_back_later(void **state)
     delivery_bed_close(&bed);
 }
 
+/* The others stay where they are, for who asks next. */
+static void p8_a_reply_that_waits_while_others_hold_much_memory_has_one_job(void **state)
+{
+    enum { MUCH = 16 * 1024 * 1024 };
+    (void)state;
+    open_cold(9);
+    bed.embedded->bodies.held_bytes = MUCH;
+    assert_int_equal(reserve(3), OK);
+    assert_int_equal(bed.answer.count, 1);
+    assert_true(bytes_eq(bed.answer.job.body, BYTES("the body of a")));
+    assert_int_equal(bed.embedded->bodies.held_bytes,
+                     MUCH); /* without its own, which is answered */
+    bed.embedded->bodies.held_bytes = 0;
+    delivery_settle(&bed, 5);
+    assert_int_equal(reserve(3), OK);
+    assert_int_equal(bed.answer.count, 2);
+    assert_true(bytes_eq(bed.answer.job.body, BYTES("the body of b")));
+    delivery_bed_close(&bed);
+}
+
 /* ---- a full disk ---- */
 
 static enum err configure(struct bytes settings)
@@ -119,6 +166,26 @@ static enum err reschedule(const char *id, bool has_body)
                               .due_us = INT64_MAX / 2 - 1,
                               .body = BYTES("new")}};
     return delivery_do(&bed, &cmd);
+}
+
+static void p8_without_a_disk_a_new_body_takes_the_place_of_the_old_one(void **state)
+{
+    static char body[4000];
+    size_t used = 0;
+    (void)state;
+    delivery_bed_open(&bed, false, 8);
+    struct cmd push = a_push("a", BYTES(""), bytes_of(body, sizeof(body)));
+    push.push.due_us = INT64_MAX / 2;
+    assert_int_equal(delivery_do(&bed, &push), OK);
+    for (unsigned i = 0; i < 300; i++) {
+        struct cmd change = {
+            .kind = CMD_RESCHEDULE,
+            .job = {.ref.id = BYTES("a"), .has_body = true, .body = bytes_of(body, sizeof(body))}};
+        assert_int_equal(delivery_do(&bed, &change), OK);
+        used = i == 10 ? mem_used() : used;
+    }
+    assert_int_equal(mem_used(), used);
+    delivery_bed_close(&bed);
 }
 
 /* What is left of it is for the ends of jobs: no settings, no new bodies, no notes of failures. */
@@ -173,7 +240,10 @@ int main(void)
     log_level_set((enum log_level)(LOG_ERROR + 1)); /* bodies that are damaged are no news here */
     const struct CMUnitTest tests[] = {
         TEST(p2_a_job_whose_body_is_damaged_is_buried_and_holds_up_nobody),
+        TEST(p2_jobs_that_turn_out_damaged_one_after_another_are_all_buried),
         TEST(a_job_whose_body_cannot_be_read_now_comes_back_later),
+        TEST(p8_a_reply_that_waits_while_others_hold_much_memory_has_one_job),
+        TEST(p8_without_a_disk_a_new_body_takes_the_place_of_the_old_one),
         TEST(p8_a_full_disk_takes_what_makes_room_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

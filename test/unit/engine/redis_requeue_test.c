@@ -64,6 +64,54 @@ static void releases_are_tried_until_they_are_answered(void **state)
     }
 }
 
+/* The job has gone, or its lease was not valid any more: nobody is told that it is back. */
+static void answer_all(const struct redis_requeue_test *test, uint32_t partition)
+{
+    const struct list *calls = &test->bed.calls.partitions[partition].calls;
+    const char none[SCRIPT_ANSWER_BYTES] = {1};
+    const struct bytes answer = bytes_of(none, sizeof(none));
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
+        void *owner = call->owner;
+        call->owner = NULL;
+        if (owner)
+            call->done(owner, call, OK, &answer, 1);
+    }
+}
+
+static void what_waits_is_sent_when_others_are_answered(void **state)
+{
+    struct redis_requeue_test *test = *state;
+    for (uint64_t i = 0; i < MANY; i++)
+        redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = PARTITIONS * i, .lease = 7});
+    assert_int_equal(under_way(test, 0), AT_ONCE);
+    answer_all(test, 0);
+    assert_true(redis_requeue_is_pending(&test->requeue));
+    calls_bed_at(&test->bed, 1);
+    assert_int_equal(under_way(test, 0), MANY); /* AT_ONCE of them are answered */
+    answer_all(test, 0);
+    assert_false(redis_requeue_is_pending(&test->requeue));
+}
+
+/* One that did not arrive counts no attempt; one whose consumer has gone does. */
+static void a_release_says_why_and_waits_for_replicas(void **state)
+{
+    static const enum release_why whys[] = {RELEASE_ASKED, RELEASE_UNDELIVERED, RELEASE_ABANDONED};
+    struct redis_requeue_test *test = *state;
+    for (size_t i = 0; i < 3; i++) {
+        struct cmd cmd = {.kind = CMD_RELEASE,
+                          .job = {.ref.seq = PARTITIONS * i, .lease = 7, .why = whys[i]}};
+        redis_requeue_add(&test->requeue, &cmd.job);
+        const struct script_request *call =
+            LIST_ENTRY(test->bed.calls.partitions[0].calls.prev, struct script_request, place);
+        struct buf want = {0};
+        script_encode(&want, &test->bed.space, &call->id, &cmd);
+        assert_true(bytes_eq(buf_bytes(&call->request), buf_bytes(&want)));
+        assert_true(call->changes);
+        buf_fini(&want);
+    }
+}
+
 /* A delivery that was not tried, and is to be tried again later. */
 static void a_release_for_later_keeps_its_time(void **state)
 {
@@ -89,6 +137,7 @@ static void p5_what_goes_back_is_sent_before_the_daemon_leaves_and_not_after(voi
     calls_bed_at(&test->bed, TIMEOUT_US);
     redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = PARTITIONS, .lease = 7});
     assert_int_equal(under_way(test, 0), 0);
+    assert_true(redis_requeue_is_pending(&test->requeue)); /* who leaves waits for them */
     redis_requeue_leave(&test->requeue);
     assert_int_equal(under_way(test, 0), 2);
     redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = 1, .lease = 7});
@@ -104,6 +153,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(releases_are_tried_until_they_are_answered, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_waits_is_sent_when_others_are_answered, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_release_says_why_and_waits_for_replicas, setup, teardown),
         cmocka_unit_test_setup_teardown(a_release_for_later_keeps_its_time, setup, teardown),
         cmocka_unit_test_setup_teardown(
             p5_what_goes_back_is_sent_before_the_daemon_leaves_and_not_after, setup, teardown),

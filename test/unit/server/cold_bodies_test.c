@@ -218,6 +218,19 @@ static void p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered(voi
     world_free(world);
 }
 
+static void p5_a_job_that_is_deleted_while_it_is_read_for_who_named_it_is_not_found(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(2, 10, (struct world_options){.seed = 14});
+    struct sim_peer *peer = join(world);
+    send_text(peer, "reserve-job 1\r\n");
+    pass(world, READ_US / 2);
+    delete_first(world, 1);
+    pass(world, 2 * READ_US);
+    expect(peer, "NOT_FOUND\r\n"); /* and no other job */
+    world_free(world);
+}
+
 static void who_waits_on_for_a_deleted_job_gets_the_next_one(void **state)
 {
     (void)state;
@@ -463,6 +476,28 @@ static void a_reply_waits_for_the_bodies_of_all_its_jobs(void **state)
     world_free(world);
 }
 
+/* The second job's lease would end long before the first one's. */
+static void p4_each_job_of_a_reply_is_held_while_bodies_are_read(void **state)
+{
+    (void)state;
+    struct world_options options = {.seed = 15, .read_us = 5 * SECOND_US / 2};
+    struct world *world = begin(&options);
+    struct sim_peer *peer = join(world);
+    send_text(peer, "put 0 0 3600 5\r\nfirst\r\nput 0 0 1 6\r\nsecond\r\n");
+    pass(world, SECOND_US);
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    send_text(peer, "POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\n"
+                    "Content-Length: 30\r\n\r\n{\"topics\":[\"default\"],\"max\":2}");
+    pass(world, 10 * SECOND_US);
+    struct bytes have = sim_peer_received(peer);
+    assert_non_null(memmem(have.at, have.len, "first", strlen("first")));
+    assert_non_null(memmem(have.at, have.len, "second", strlen("second")));
+    world_free(world);
+}
+
 /* A thousand jobs that stay in the oldest segments, while others come and go behind them. */
 static void p8_no_turn_waits_while_cold_segments_are_cleaned(void **state)
 {
@@ -509,12 +544,14 @@ int main(void)
         cmocka_unit_test(p6_who_leaves_while_a_body_is_read_leaves_its_job_in_its_place),
         cmocka_unit_test(what_is_in_memory_overtakes_what_is_read),
         cmocka_unit_test(p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered),
+        cmocka_unit_test(p5_a_job_that_is_deleted_while_it_is_read_for_who_named_it_is_not_found),
         cmocka_unit_test(who_waits_on_for_a_deleted_job_gets_the_next_one),
         cmocka_unit_test(a_deleted_job_leaves_the_wait_to_the_next_ready_one),
         cmocka_unit_test(p6_who_leaves_after_its_job_was_deleted_is_handed_no_other),
         cmocka_unit_test(a_half_closed_client_gets_what_comes_late),
         cmocka_unit_test(a_long_poll_waits_on_when_its_job_is_deleted),
         cmocka_unit_test(a_reply_waits_for_the_bodies_of_all_its_jobs),
+        cmocka_unit_test(p4_each_job_of_a_reply_is_held_while_bodies_are_read),
         cmocka_unit_test(p8_no_turn_waits_while_cold_segments_are_cleaned),
         cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
         cmocka_unit_test(p8_leases_of_replies_that_wait_are_renewed_in_slices),

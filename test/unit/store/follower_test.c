@@ -614,6 +614,130 @@ static void p9_one_that_was_opened_is_known_after_a_kill(void **state)
     bed_fini(&bed);
 }
 
+/* The process is killed when all that it has begun is on the disk, and starts again. */
+static void kill_settled(struct bed *bed)
+{
+    struct model *model = &bed->model;
+    model_settle(model);
+    sim_disk_cut_at(model->disk, sim_disk_points(model->disk));
+    model_close(model);
+    sim_disk_kill(model->disk);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    assert_int_equal(model_open(model), OK);
+}
+
+static void p9_what_a_follower_was_told_to_do_is_known_after_a_kill(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    struct store_stats stats;
+    struct follower *follower;
+    bed_init(&bed, 5);
+    model->options.follower_bytes = 8 * MODEL_SEGMENT;
+    bed_open(&bed);
+    model_work(model, 600);
+    model_settle(model); /* all were dropped */
+    uint64_t synced = store_synced(model->store);
+    assert_true(follower_resume(bed.readers[0].follower, synced));
+    kill_settled(&bed);
+    assert_int_equal(follower_open(model->store, BYTES("a"), &follower), OK);
+    assert_int_equal(follower_state(follower), FOLLOWER_READS);
+    assert_int_equal(follower_cursor(follower), synced);
+    assert_int_equal(follower_open(model->store, BYTES("b"), &follower), OK);
+    assert_int_equal(follower_state(follower), FOLLOWER_DROPPED);
+    follower_restart(follower);
+    uint64_t begins = follower_cursor(follower);
+    kill_settled(&bed);
+    assert_int_equal(follower_open(model->store, BYTES("b"), &follower), OK);
+    assert_int_equal(follower_state(follower), FOLLOWER_READS);
+    assert_int_equal(follower_cursor(follower), begins);
+    follower_remove(follower);
+    kill_settled(&bed);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.followers, FOLLOWERS - 1);
+    bed_fini(&bed);
+}
+
+static void one_that_was_dropped_resumes_at_the_oldest_batch_that_is_kept(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct reader *reader = &bed.readers[0];
+    bed_init(&bed, 6);
+    bed.model.options.follower_bytes = 8 * MODEL_SEGMENT;
+    bed_open(&bed);
+    model_work(&bed.model, 600);
+    model_settle(&bed.model);
+    uint64_t batch = follower_cursor(reader->follower), synced = store_synced(bed.model.store);
+    while (!follower_resume(reader->follower, batch))
+        batch++;
+    assert_true(batch < synced);
+    reader_begin(reader);
+    reader->acked = reader->batch;
+    heal(&bed); /* it is told of all behind it, in order */
+    assert_int_equal(reader->batch, store_synced(bed.model.store));
+    bed_fini(&bed);
+}
+
+/* Some batches may have been skipped. */
+static void reader_some_batch(struct follower_callbacks *callbacks, uint64_t batch, uint64_t epoch,
+                              int64_t clock_us)
+{
+    struct reader *reader = LIST_ENTRY(callbacks, struct reader, callbacks);
+    assert_true(batch > reader->batch && batch <= store_synced(reader->bed->model.store));
+    reader->next = index_behind(reader->bed, batch - 1);
+    reader->batch = batch - 1;
+    reader_batch(callbacks, batch, epoch, clock_us);
+}
+
+static void reader_some_large(struct follower_callbacks *callbacks, const struct batch_head *head,
+                              char *batch)
+{
+    struct reader *reader = LIST_ENTRY(callbacks, struct reader, callbacks);
+    reader->next = index_behind(reader->bed, head->number - 1);
+    reader->batch = head->number - 1;
+    reader_large(callbacks, head, batch);
+}
+
+static void of_a_damaged_log_nothing_is_told_that_was_not_written(void **state)
+{
+    (void)state;
+    for (unsigned which = 0; which < FOLLOWERS; which += FOLLOWERS - 1) {
+        struct bed bed;
+        struct model *model = &bed.model;
+        struct reader *reader = &bed.readers[which];
+        unsigned flips = 0;
+        bed_init(&bed, 7);
+        bed_open(&bed);
+        model_work(model, 200);
+        model_settle(model);
+        for (unsigned number = 1; number < 100; number++) {
+            char name[32];
+            uint64_t bytes = 0;
+            (void)snprintf(name, sizeof(name), "wal-%08x", number);
+            if (!sim_disk_file(model->disk, name, &bytes))
+                continue;
+            for (uint64_t at = BLOCK + 300; at < bytes; at += 5 * BLOCK)
+                flips += sim_disk_flip(model->disk, name, 8 * at);
+        }
+        reader->callbacks.batch = reader_some_batch;
+        reader->callbacks.large = reader->callbacks.large ? reader_some_large : NULL;
+        bool more = true;
+        for (int turn = 0; turn < 10000 && more; turn++) {
+            enum err err = follower_read(reader->follower, &reader->callbacks, 1, &more);
+            assert_true(err == OK || err == ERR_AGAIN);
+            more |= err == ERR_AGAIN;
+            model_disk_works(model);
+            store_poll(model->store);
+        }
+        assert_true(!more && flips > 20);
+        assert_true(reader->told_count > 0 && reader->told_count < bed.count);
+        model_close(model);
+        bed_fini(&bed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -626,8 +750,11 @@ int main(void)
         cmocka_unit_test(one_that_reads_a_long_log_looks_for_no_segment_again),
         cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
         cmocka_unit_test(one_that_was_dropped_resumes_behind_what_the_log_has),
+        cmocka_unit_test(one_that_was_dropped_resumes_at_the_oldest_batch_that_is_kept),
+        cmocka_unit_test(of_a_damaged_log_nothing_is_told_that_was_not_written),
         cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),
         cmocka_unit_test(p9_one_that_was_opened_is_known_after_a_kill),
+        cmocka_unit_test(p9_what_a_follower_was_told_to_do_is_known_after_a_kill),
         cmocka_unit_test(p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes),
         cmocka_unit_test(p9_and_so_it_does_in_buffered_mode),
         cmocka_unit_test(p9_and_so_it_does_between_being_dropped),

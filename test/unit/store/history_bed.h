@@ -221,13 +221,16 @@ enum { FILES = 4 };
 struct findings {
     unsigned lines;
     char file[DISK_NAME_MAX]; /* of the first */
+    char text[1024];          /* all of them */
 };
 
 static inline void note_line(void *ctx, const char *line)
 {
     struct findings *findings = ctx;
     const char *colon = strchr(line, ':');
+    size_t len = strlen(findings->text);
     assert_non_null(colon);
+    (void)snprintf(findings->text + len, sizeof(findings->text) - len, "%s\n", line);
     if (findings->lines++ == 0)
         (void)snprintf(findings->file, sizeof(findings->file), "%.*s", (int)(colon - line), line);
 }

@@ -6,7 +6,10 @@
  */
 #include <errno.h>
 
+#include "base/codec.h"
+#include "base/hash.h"
 #include "history_bed.h"
+#include "store/history/history_format.h"
 #include "store/internal.h"
 #include "store_files.h"
 #include "store_lives.h"
@@ -197,6 +200,27 @@ static void a_file_that_was_cut_is_told_of(void **state)
     }
 }
 
+/* How verify says which batches were in the file with this place among those of build(), when it
+   has been deleted. */
+static const char *gap_before(const struct past *past, unsigned place)
+{
+    static char text[128];
+    uint64_t first = 0, last = 0;
+    for (unsigned i = 0; i < 2; i++) { /* the one before it, the one behind */
+        struct history_head head;
+        uint64_t there;
+        char name[DISK_NAME_MAX];
+        (void)name_of_file(past, place - 1 + i, name);
+        assert_int_equal(history_head_decode(sim_disk_file(past->model.disk, name, &there), &head),
+                         FORMAT_GOOD);
+        first = i == 0 ? head.batch_last + 1 : first;
+        last = head.batch_first - 1;
+    }
+    (void)snprintf(text, sizeof(text), "that of batches %llu to %llu", (unsigned long long)first,
+                   (unsigned long long)last);
+    return text;
+}
+
 /* The oldest one may have been too old, and of the newest nobody knew yet. */
 static void a_file_that_is_gone_is_told_of_by_its_neighbours(void **state)
 {
@@ -209,7 +233,9 @@ static void a_file_that_is_gone_is_told_of_by_its_neighbours(void **state)
         (void)name_of_file(&past, place, name);
         (void)name_of_file(&past, place + 1, next);
         assert_true(sim_disk_delete(past.model.disk, name));
-        assert_string_equal(verify(&past, &counts).file, next);
+        struct findings findings = verify(&past, &counts);
+        assert_string_equal(findings.file, next);
+        assert_non_null(strstr(findings.text, gap_before(&past, place)));
         assert_true(open_damaged(&past) > 0);
         model_fini(&past.model);
     }
@@ -313,6 +339,70 @@ static void p2_a_log_that_ends_before_its_history_is_refused(void **state)
     }
 }
 
+static void a_file_that_is_gone_is_not_missed_if_it_may_have_been_too_old(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_counts counts;
+    char name[DISK_NAME_MAX];
+    build(&past);
+    (void)name_of_file(&past, 0, name);
+    assert_true(sim_disk_delete(past.model.disk, name));
+    assert_int_equal(verify(&past, &counts).lines, 0);
+    assert_int_equal(counts.history_files, FILES - 1);
+    model_fini(&past.model);
+}
+
+static void a_file_that_was_not_completed_is_none(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_counts counts;
+    char name[DISK_NAME_MAX];
+    build(&past);
+    history_tmp_name(999, name);
+    sim_disk_put(past.model.disk, name, "half", 4);
+    assert_int_equal(verify(&past, &counts).lines, 0);
+    assert_int_equal(counts.history_files, FILES);
+    model_fini(&past.model);
+}
+
+/* An operator does other things about each of them. */
+static void verify_says_what_is_wrong_with_a_file_whose_checksums_are_right(void **state)
+{
+    enum { VERSION_AT = 8, ID_AT = 16, HEAD_SUM_AT = BLOCK - 8, KIND_AT = HISTORY_BLOCK_HEAD };
+    static const char *const says[] = {"a newer laterd wrote it", "it belongs to another store",
+                                       "an entry is not valid"};
+    static struct past past;
+    static char copy[256 * 1024];
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct store_counts counts;
+        char name[DISK_NAME_MAX], *block = copy + BLOCK;
+        uint64_t there;
+        build(&past);
+        uint64_t bytes = name_of_file(&past, 1, name);
+        assert_true(bytes < sizeof(copy));
+        memcpy(copy, sim_disk_file(past.model.disk, name, &there), (size_t)bytes);
+        if (i == 0)
+            put_u32(copy + VERSION_AT, 2);
+        else if (i == 1)
+            copy[ID_AT] = (char)(copy[ID_AT] ^ 1);
+        else
+            block[KIND_AT] = HAPPENINGS;
+        put_u64(copy + HEAD_SUM_AT, hash_of(copy, HEAD_SUM_AT));
+        put_u64(block, hash_of(block + 8, get_u32(block + 8) - 8));
+        sim_disk_put(past.model.disk, name, copy, (size_t)bytes);
+        struct findings findings = verify(&past, &counts);
+        assert_string_equal(findings.file, name);
+        assert_non_null(strstr(findings.text, says[i]));
+        /* What belongs to another store has none of the batches of this one. */
+        assert_int_equal(findings.lines, i == 1 ? 2 : 1);
+        assert_true((strstr(findings.text, "is missing") != NULL) == (i == 1));
+        model_fini(&past.model);
+    }
+}
+
 /* A merge would begin with them again and again, and read up to 32 MiB each time. */
 static void files_with_an_unreadable_one_are_read_once_a_minute(void **state)
 {
@@ -351,6 +441,9 @@ int main(void)
         cmocka_unit_test(a_file_that_was_cut_is_told_of),
         cmocka_unit_test(a_file_that_is_gone_is_told_of_by_its_neighbours),
         cmocka_unit_test(p2_a_log_that_ends_before_its_history_is_refused),
+        cmocka_unit_test(a_file_that_is_gone_is_not_missed_if_it_may_have_been_too_old),
+        cmocka_unit_test(a_file_that_was_not_completed_is_none),
+        cmocka_unit_test(verify_says_what_is_wrong_with_a_file_whose_checksums_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
