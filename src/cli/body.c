@@ -13,9 +13,12 @@ FILE *body_open(const struct cli *cli, const char *argument)
     const char *path = argument + (argument[0] == '@');
     if (strcmp(argument, "-") == 0)
         return stdin;
+    if (strcmp(argument, "@") == 0)
+        cli_bad_value(cli, "@: the name of a file is missing behind it");
     FILE *file = fopen(path, "re");
     if (!file)
-        cli_bad_value(cli, "cannot read %s: %s", path, strerror(errno));
+        cli_bad_value(cli, "cannot read %s: %s%s", path, strerror(errno),
+                      strcmp(argument, "@-") == 0 ? "; standard input is - without the @" : "");
     return file;
 }
 

@@ -23,25 +23,24 @@ static bool is_long_duration(const char *text)
     return is;
 }
 
-/* Is it a duration but for blanks in it, "30 m"? */
-static bool is_spaced_duration(const char *text)
+/* Is it a duration but for blanks in it, "30 m"? Then `close` is that without them. */
+static bool is_spaced_duration(const char *text, char close[static TEXT_ROOM])
 {
-    struct buf close = {0};
     int64_t us;
-    for (const char *at = text; *at; at++) {
+    size_t len = 0;
+    for (const char *at = text; *at && len < TEXT_ROOM - 1; at++) {
         if (*at != ' ')
-            buf_add_char(&close, *at);
+            close[len++] = *at;
     }
-    buf_add_char(&close, '\0');
-    bool is = strchr(text, ' ') && duration_parse(close.at, &us) == OK;
-    buf_fini(&close);
-    return is;
+    close[len] = '\0';
+    return len < TEXT_ROOM - 1 && strchr(text, ' ') && duration_parse(close, &us) == OK;
 }
 
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text)
 {
     int64_t us;
     uint64_t bare;
+    char close[TEXT_ROOM];
     if (duration_parse(text, &us) == OK)
         return us;
     if (number_parse(text, 0, INT64_MAX, &bare) == OK)
@@ -49,8 +48,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
                       text, text);
     if (is_long_duration(text))
         cli_bad_value(cli, "%s '%s' is too long", option, text);
-    if (is_spaced_duration(text))
-        cli_bad_value(cli, "%s '%s': no space stands in a duration: write 1h30m", option, text);
+    if (is_spaced_duration(text, close))
+        cli_bad_value(cli, "%s '%s': no space stands in a duration: write %s", option, text, close);
     cli_bad_value(
         cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
         option, text);

@@ -1,7 +1,9 @@
 #include "os/ca_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Of Debian, Ubuntu, Arch; Fedora, RHEL; SUSE; RHEL 7; Alpine. */
@@ -16,7 +18,7 @@ static const char *const places[] = {
 static enum err readable(const char *path, const char *wrong, const char **out_path, char *out_why)
 {
     if (access(path, R_OK)) {
-        (void)snprintf(out_why, CA_FILE_WHY_MAX, "%s", wrong);
+        (void)snprintf(out_why, CA_FILE_WHY_MAX, "%s: %s", wrong, strerror(errno)); /* it fits */
         return ERR_NOT_FOUND;
     }
     *out_path = path;
@@ -34,8 +36,9 @@ enum err ca_file_find(const char *ca, const char **out_path, char *out_why)
         return readable(named, "the file that SSL_CERT_FILE names cannot be read", out_path,
                         out_why);
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (readable(places[i], none, out_path, out_why) == OK)
+        if (readable(places[i], "", out_path, out_why) == OK)
             return OK;
     }
+    (void)snprintf(out_why, CA_FILE_WHY_MAX, "%s", none);
     return ERR_NOT_FOUND;
 }

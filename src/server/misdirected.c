@@ -1,7 +1,7 @@
 #include "server/misdirected.h"
 
 #include "base/log.h"
-#include "server/server.h"
+#include "server/session.h"
 
 enum { SHOWN_MAX = 80, LOG_EVERY_US = 10 * 1000 * 1000 };
 
@@ -15,6 +15,8 @@ static const struct {
                                                     "may have tried to get in"},
     [MISDIRECTED_BEANSTALK] = {"beanstalk_on_http_port",
                                "clients of beanstalkd belong to server.beanstalk"},
+    [MISDIRECTED_TLS] = {"tls_on_http_port", "HTTP is spoken without TLS here: clients ask by "
+                                             "http://, or through a proxy that has TLS"},
 };
 
 const char *misdirected_name(enum misdirected_kind kind)
@@ -33,17 +35,19 @@ static void show(struct bytes text, char *room)
     room[len] = '\0';
 }
 
-void misdirected_note(struct server *server, enum misdirected_kind kind, struct bytes what)
+void misdirected_note(struct session *session, enum misdirected_kind kind, struct bytes what)
 {
+    struct server *server = session->server;
     struct misdirected *misdirected = &server->misdirected;
-    char shown[SHOWN_MAX + 1];
+    char shown[SHOWN_MAX + 1], peer[STREAM_PEER_MAX];
     misdirected->counts[kind]++;
     if (server->loop->now_us < misdirected->next_log_us[kind]) {
         misdirected->silent[kind]++;
         return;
     }
     show(what, shown);
-    log_event(LOG_WARN, kinds[kind].name, "said=\"%s\" more=%llu hint=\"%s\"", shown,
+    stream_peer(session->stream, peer);
+    log_event(LOG_WARN, kinds[kind].name, "from=%s said=\"%s\" more=%llu hint=\"%s\"", peer, shown,
               (unsigned long long)misdirected->silent[kind], kinds[kind].hint);
     misdirected->silent[kind] = 0;
     misdirected->next_log_us[kind] = server->loop->now_us + LOG_EVERY_US;

@@ -9,12 +9,13 @@
 
 #include "base/bytes.h"
 
-struct server;
+struct session;
 
 enum misdirected_kind {
     MISDIRECTED_HOST,      /* HTTP whose Host is no name of ours */
     MISDIRECTED_HTTP,      /* HTTP on a port for clients of beanstalkd */
     MISDIRECTED_BEANSTALK, /* beanstalkd's protocol on a port for HTTP */
+    MISDIRECTED_TLS,       /* TLS on a port for HTTP */
     MISDIRECTED_KINDS
 };
 
@@ -26,7 +27,8 @@ struct misdirected {
 
 const char *misdirected_name(enum misdirected_kind kind);
 
-/* One more has come. `what`: the bytes to log; up to 80 printable ones are shown. */
-void misdirected_note(struct server *server, enum misdirected_kind kind, struct bytes what);
+/* One more has come, over this connection, whose other end is logged. `what`: the bytes to log; up
+   to 80 printable ones are shown. */
+void misdirected_note(struct session *session, enum misdirected_kind kind, struct bytes what);
 
 #endif

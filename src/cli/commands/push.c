@@ -305,6 +305,8 @@ const struct command command_push = {
         "                          without its end (LF, CR LF); empty ones are skipped\n"
         "  -n, --ndjson            each line is a whole job as JSON: "
         "{\"body\":…,\"delay\":\"5s\"}\n"
+        "                          (of both, 500 lines are sent at a time, and the rest at the "
+        "end)\n"
         "\nPrints the job's id. The job is safe when the command returns: on the server's disk,\n"
         "or in its Redis.\n"
         "\nExamples:\n"

@@ -12,7 +12,12 @@
 #include "proto/beanstalk/beanstalk.h"
 #include "proto/http/http1_parts.h"
 
-enum { CRLF = 2, KEEP_HEAD_BYTES = 512, KEEP_BODY_BYTES = 1024 };
+enum {
+    CRLF = 2,
+    KEEP_HEAD_BYTES = 512,
+    KEEP_BODY_BYTES = 1024,
+    TLS_HANDSHAKE = 0x16, /* the first byte of its first record (RFC 8446, 5.1) */
+};
 
 void http1_init(struct http1 *http, const struct http_limits *limits)
 {
@@ -263,13 +268,24 @@ static size_t skip_empty_line(struct http1 *http, struct bytes in)
     return CRLF;
 }
 
+/* Its client waits for an answer, and a hello need have no line end. */
+static enum http_progress refuse_tls(struct http1 *http)
+{
+    http->tls = true;
+    return http_refuse(http, 400,
+                       "this is TLS, and laterd's port for HTTP has none: ask by http://, or "
+                       "through a proxy that has TLS");
+}
+
 /* The head begins in this input. */
 static enum http_progress feed_fresh_head(struct http1 *http, struct bytes in, size_t *out_used)
 {
     size_t skipped = skip_empty_line(http, in);
     struct bytes text = bytes_of(in.at + skipped, in.len - skipped);
-    enum http_progress progress = find_end(http, text);
     *out_used = in.len;
+    if (text.len && text.at[0] == TLS_HANDSHAKE)
+        return refuse_tls(http);
+    enum http_progress progress = find_end(http, text);
     if (progress == HTTP_MORE)
         buf_add_bytes(&http->head, text);
     if (progress != HTTP_READY)

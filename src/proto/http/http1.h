@@ -5,7 +5,8 @@
  * connection, so that no request can be smuggled behind it.
  *
  * However the stream is cut, the same requests and refusals result: a head is checked only when it
- * is complete (a command of beanstalkd at its line's end), and limits are positions in the stream.
+ * is complete (a command of beanstalkd at its line's end, TLS at its first byte), and limits are
+ * positions in the stream.
  */
 #ifndef LATERD_PROTO_HTTP_HTTP1_H
 #define LATERD_PROTO_HTTP_HTTP1_H
@@ -68,6 +69,7 @@ struct http1 {
     uint64_t limit;     /* HTTP_BAD: the value of the limit that `reason` names; 0: none */
     uint64_t asked;     /* HTTP_BAD: the announced size, if it is known; else 0 */
     bool beanstalk;     /* HTTP_BAD: it is a command of beanstalkd's protocol */
+    bool tls;           /* HTTP_BAD: it is the hello of TLS */
     /* The codec's own: */
     enum http1_stage stage;
     bool begun;          /* HEAD: an empty line before the request line was skipped */

@@ -169,7 +169,7 @@ static void refuse_command(struct beanstalk_session *beanstalk)
 /* A page in a browser may have sent it: the commands in its body must not be done. */
 static void refuse_http(struct beanstalk_session *beanstalk, struct bytes bytes)
 {
-    misdirected_note(beanstalk_server(beanstalk), MISDIRECTED_HTTP, bytes);
+    misdirected_note(&beanstalk->pipeline.session, MISDIRECTED_HTTP, bytes);
     struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_http(text.out);
     pipeline_end_now(&beanstalk->pipeline, text);

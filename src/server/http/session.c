@@ -159,7 +159,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_ROOT: answer_page(request, call->kind); break;
     case CALL_PROBLEM:
         if (is_unknown_host(call))
-            misdirected_note(server, MISDIRECTED_HOST, host);
+            misdirected_note(&request->http->pipeline.session, MISDIRECTED_HOST, host);
         request_refuse(request, &call->problem);
         break;
     }
@@ -314,7 +314,9 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     http->continue_pending = false;
     session_request_over(session);
     if (http->http.beanstalk)
-        misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);
+        misdirected_note(session, MISDIRECTED_BEANSTALK, bytes);
+    if (http->http.tls)
+        misdirected_note(session, MISDIRECTED_TLS, (struct bytes){0});
     refuse_bytes(http);
     return false;
 }

@@ -145,3 +145,19 @@ def test_a_beanstalkd_client_on_the_port_for_http_is_answered_at_once(laterd):
     with Client(server.port) as client:
         text = client.get("/metrics").text
         assert 'laterd_misdirected_total{kind="beanstalk_on_http_port"} 4' in text
+
+
+def test_a_client_that_speaks_tls_to_the_port_for_http_is_answered_at_once_and_named(laterd):
+    server, begin = laterd(), time.monotonic()
+    peers = []
+    for hello in (b"\x16\x03\x01\x02\x00\x01", b"\x16", b"\x16\x03\x01\x00\xa5\r\n\r\n"):
+        with Wire(server.port) as wire:
+            peers.append("%s:%d" % wire.socket.getsockname())
+            answer = wire.send(hello).response()
+            assert answer.status == 400 and "http://" in answer.text
+            assert wire.closed()
+    facts = once_in_a_while(server, "tls_on_http_port", begin)
+    assert f"from={peers[0]} " in facts and "http://" in facts
+    with Client(server.port) as client:
+        text = client.get("/metrics").text
+        assert 'laterd_misdirected_total{kind="tls_on_http_port"} 3' in text

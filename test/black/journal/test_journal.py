@@ -680,11 +680,17 @@ def test_what_is_wrong_with_it_is_said_without_passwords(tmp_path, keys, says):
     ("url = $NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
     ("url = file:/no/such/file", "url: /no/such/file: No such file"),
     ("url = mysql://u@h/d\npassword = file:/no/such/file", "password: /no/such/file: No such file"),
-    ("url = mysql://u@h/d?tls=verify\nca = /no/such/file", "ca: it cannot be read"),
+    ("url = mysql://u@h/d?tls=verify\nca = /no/such/file", "ca: it cannot be read: No such file"),
 ])
 def test_what_cannot_be_read_may_be_there_at_the_next_start(tmp_path, keys, says):
     code, said = checked(tmp_path, f"[journal]\n{keys}\n")
     assert code == 1 and says in said, said
+
+
+def test_a_ca_that_has_no_effect_need_not_be_there(tmp_path):
+    for query in ("", "?tls=on"):
+        code, said = checked(tmp_path, f"[journal]\nurl = mysql://u@h/d{query}\nca = /no/such/file\n")
+        assert code == 0 and "journal.ca has no effect" in said, said
 
 
 def test_wrong_text_in_a_file_is_wrong_configuration(tmp_path):

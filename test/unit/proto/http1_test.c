@@ -374,6 +374,27 @@ static void a_command_of_beanstalkd_is_known_at_its_lines_end(void **state)
     }
 }
 
+/* Its client would wait, too: a hello may have no line end, and is shorter than a line may be. */
+static void a_hello_of_tls_is_known_at_its_first_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool tls;
+    } cases[] = {
+        {"\x16", true},        {"\x16\x03\x01\x02", true}, {"\r\n\x16\x03", true},
+        {"GET /\x16 ", false}, {"\x15\x03\x01", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http1 http;
+        http1_init(&http, &limits);
+        assert_int_equal(feed_all(&http, cases[i].text), cases[i].tls ? HTTP_BAD : HTTP_MORE);
+        assert_int_equal(http.tls, cases[i].tls);
+        assert_true(!http.tls || (http.status == 400 && strstr(http.reason, "http://")));
+        http1_fini(&http);
+    }
+}
+
 static void a_target_is_taken_apart(void **state)
 {
     (void)state;
@@ -547,6 +568,7 @@ int main(void)
         cmocka_unit_test(keep_alive_follows_version_and_header),
         cmocka_unit_test(midway_means_that_a_request_has_begun),
         cmocka_unit_test(a_command_of_beanstalkd_is_known_at_its_lines_end),
+        cmocka_unit_test(a_hello_of_tls_is_known_at_its_first_byte),
         cmocka_unit_test(a_target_is_taken_apart),
         cmocka_unit_test(a_target_with_a_byte_to_escape_is_refused_wherever_that_is),
         cmocka_unit_test(a_body_that_is_compressed_is_known),
