@@ -372,7 +372,7 @@ static void a_server_that_tells_nothing_is_logged(void **state)
     struct listener *listener = &engine->subscription.listeners[0];
     deafen();
     turns(100 * MS);
-    assert_true(listener->deaf_logged); /* a right that was taken is no passing trouble */
+    assert_true(listener->deaf_logged); /* a right that was taken does not come back by itself */
     for (unsigned i = 0; i < SERVERS; i++)
         sim_redis_settings(servers[i])->denied = NULL;
     turns(4 * SECOND_US);
