@@ -7,7 +7,9 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "client/redis/failure.h"
 #include "client/redis/resp.h"
 #include "engine/redis/clock_sync.h"
 #include "engine/redis/notice_codec.h"
@@ -19,6 +21,7 @@ enum {
     AGAIN_US = 20 * 1000,    /* until we subscribe again, after two nodes have named each other */
     SILENT_US = 1200 * 1000, /* after this silence we send PING … */
     ANSWER_US = 800 * 1000,  /* … and wait this long for the answer */
+    DEAF_US = 5000 * 1000,   /* nothing heard from a server that answers: logged */
 };
 
 /* ---- partitions that are heard ---- */
@@ -58,6 +61,46 @@ static void confirmed(struct listener *listener, uint32_t partition)
         members_request_list(subscription->options.members);
     }
     report_subscribed(subscription, partition, true);
+}
+
+/* ---- what the log says ---- */
+
+static const struct node *node_of(const struct listener *listener)
+{
+    const struct subscription *subscription = listener->subscription;
+    return &subscription->options.topology->nodes[listener - subscription->listeners];
+}
+
+/* The server answers, but tells us nothing: all else works, only later, so nobody would notice. (At
+ * the start, and where it does not answer, something else is logged.) */
+static void report_deaf(struct listener *listener, bool at_once)
+{
+    const struct link *link = &listener->link;
+    int64_t now_us = link->options.loop->now_us;
+    char room[REDIS_HOST_MAX + 8];
+    if (!node_of(listener)->ready || !listener->subscription->options.preflight->serving) {
+        listener->deaf_us = 0;
+        return;
+    }
+    if (!listener->deaf_us)
+        listener->deaf_us = now_us;
+    if (listener->deaf_logged || (!at_once && now_us - listener->deaf_us < DEAF_US))
+        return;
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    const char *error = link->error[0] ? link->error : "it confirms no subscription";
+    listener->deaf_logged = true;
+    log_event(LOG_WARN, "redis_deaf", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len, name.at,
+              error, failure_hint(bytes_str(error)));
+}
+
+static void report_heard(struct listener *listener, bool needed)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&listener->link.address, room, sizeof(room));
+    if (listener->deaf_logged && needed)
+        log_event(LOG_INFO, "redis_heard", "node=%.*s", (int)name.len, name.at);
+    listener->deaf_logged = false;
+    listener->deaf_us = 0;
 }
 
 /* ---- asking ---- */
@@ -115,6 +158,8 @@ static void went_down(struct link_callbacks *callbacks, struct link *link)
     struct subscription *subscription = listener->subscription;
     loop_cancel(link->options.loop, &listener->alive);
     preflight_lost(subscription->options.preflight, link);
+    if (failure_read(bytes_str(link->error)).kind == FAILURE_DENIED)
+        report_deaf(listener, true);
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
         if (subscription->channels[i].at == listener)
             stop_hearing(subscription, i);
@@ -264,7 +309,7 @@ static void look(struct timer *timer)
 {
     struct subscription *subscription = LIST_ENTRY(timer, struct subscription, look);
     const struct topology *topology = subscription->options.topology;
-    bool needed[REDIS_NODES_MAX] = {false};
+    bool needed[REDIS_NODES_MAX] = {false}, deaf[REDIS_NODES_MAX] = {false};
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
         struct listener *listener = listener_of(subscription, i);
         if (!listener)
@@ -272,6 +317,7 @@ static void look(struct timer *timer)
         needed[listener - subscription->listeners] = true;
         link_want(&listener->link,
                   &topology->nodes[listener - subscription->listeners].link.address);
+        deaf[listener - subscription->listeners] |= !is_subscribed(subscription, i);
         if (subscription->channels[i].at == listener)
             continue;
         stop_hearing(subscription, i);
@@ -279,8 +325,13 @@ static void look(struct timer *timer)
             subscribe(listener, i);
     }
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
-        if (!needed[i] && subscription->listeners[i].link.wanted)
-            link_rest(&subscription->listeners[i].link);
+        struct listener *listener = &subscription->listeners[i];
+        if (!needed[i] && listener->link.wanted)
+            link_rest(&listener->link);
+        if (deaf[i])
+            report_deaf(listener, false);
+        else
+            report_heard(listener, needed[i]);
     }
     if (is_deaf(subscription) && subscription->channels[0].at)
         link_fail(&subscription->channels[0].at->link, "no notices are heard");

@@ -40,6 +40,8 @@ struct listener {
     struct subscription *subscription;
     struct timer alive; /* while connected: when something should have been received */
     int64_t heard_us;   /* when something was */
+    int64_t deaf_us;    /* since when its server answers, but tells us nothing; 0: it does */
+    bool deaf_logged;   /* that was logged */
     bool pinged;        /* an answer is owed */
     bool plain;         /* the server has no sharded channels */
 };

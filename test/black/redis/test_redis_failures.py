@@ -639,6 +639,17 @@ def test_rights_that_are_taken_away_cost_503_until_they_are_given_back(laterd, r
         assert poll.job()["id"] == job_id
 
 
+def test_a_right_to_hear_notices_that_is_taken_away_is_logged(laterd, redis):
+    redis.call("ACL", "SETUSER", "jobs", "on", ">pass", "~*", "&*", "+@all")
+    server = laterd(config(f"redis://jobs:pass@127.0.0.1:{redis.port}"))
+    redis.call("ACL", "SETUSER", "jobs", "-ssubscribe")
+    redis.call("CLIENT", "KILL", "TYPE", "pubsub")
+    assert server.wait_log("redis_deaf")
+    assert "'ssubscribe'" in server.events("redis_deaf")[0][1]
+    redis.call("ACL", "SETUSER", "jobs", "+ssubscribe")
+    assert server.wait_log("redis_heard")
+
+
 def test_another_number_of_partitions_is_refused(laterd, redis):
     first = laterd(config(redis.url, partitions=8))
     with Client(first.port) as client:

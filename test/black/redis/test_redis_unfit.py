@@ -34,6 +34,18 @@ def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
         assert figures(client, "t") == [200, 1, 1, 0]
 
 
+def test_p2_jobs_behind_lost_ones_are_handed_out(laterd, redis):
+    """The first ones were in buckets that are gone: what is left of them hides no job."""
+    server = laterd(config(redis.url, partitions=1))
+    with Client(server.port) as client:
+        for _ in range(4):
+            client.push_many("t", [{"body": "x"}] * 500)
+        sizes = {name: redis.call("HLEN", name) - 1 for name in [f"{{laterd:0}}:j{i}" for i in range(256)]}
+        full = [name for name, size in sizes.items() if size > 0]
+        redis.call("DEL", *full[:-1])
+        assert len(client.reserve("t", wait="20s")) == 1
+
+
 def test_a_data_directory_that_is_not_used_is_reported(laterd, redis):
     server = laterd(config(redis.url))
     (level, facts), = server.events("data_dir_unused")

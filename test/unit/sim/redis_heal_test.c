@@ -363,6 +363,33 @@ static void p2_jobs_are_found_within_a_second_though_no_notice_is_heard(void **s
     assert_true(subscription_is_complete(&engine->subscription));
 }
 
+/* All else works then, only later: without a line in the log nobody would know why. */
+static void a_server_that_tells_nothing_is_logged(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    struct listener *listener = &engine->subscription.listeners[0];
+    deafen();
+    turns(100 * MS);
+    assert_true(listener->deaf_logged); /* a right that was taken does not come back by itself */
+    for (unsigned i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->denied = NULL;
+    turns(4 * SECOND_US);
+    assert_true(subscription_is_complete(&engine->subscription));
+    assert_false(listener->deaf_logged);
+    sim_redis_settings(servers[0])->unknown = " ssubscribe subscribe ";
+    link_fail(&listener->link, "its connection was reset");
+    turns(4 * SECOND_US);
+    assert_false(listener->deaf_logged);
+    turns(3 * SECOND_US);
+    assert_true(listener->deaf_logged);
+    sim_redis_settings(servers[0])->unknown = NULL;
+    link_fail(&listener->link, "its connection was reset");
+    turns(2 * SECOND_US);
+    assert_false(listener->deaf_logged);
+}
+
 /* Each server tells its partitions' notices itself; and whoever waits alone need not look. */
 static void p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node(void **state)
 {
@@ -727,6 +754,7 @@ int main(void)
         STARTED(p3_a_failover_to_another_clock_makes_no_job_early_or_late),
         STARTED(p4_a_daemon_that_froze_does_not_believe_one_clock_against_the_others),
         STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
+        STARTED(a_server_that_tells_nothing_is_logged),
         STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
         STARTED(a_slot_is_heard_where_it_moves),
         STARTED(a_slot_is_heard_where_it_moves_though_its_server_says_nothing),

@@ -91,6 +91,10 @@ for i = at, #candidates do
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9) ..
         char(#topics == 1 and close_jobs(candidates, at, CLOSE_JOBS_MAX) or 0)
 end
+-- Some were lost with their buckets, and nothing is left of what was read: behind them may be others.
+for i = 1, at > #candidates and count < #candidates and most > 0 and #topics or 0 do
+    first_of[topics[i]] = first_of[topics[i]] or UNSEEN
+end
 local flags = next(first_of) and MORE or 0
 -- A topic that never had a job gets no mark: all daemons are notified of its first job. So
 -- there are at most as many marks as topics, and a mark is deleted with its topic.
