@@ -35,6 +35,7 @@ void http1_next(struct http1 *http)
     if (http->stage == HTTP1_REFUSED)
         return; /* for good */
     http->stage = HTTP1_HEAD;
+    http->later = true;
     http->begun = false;
     http->head.len = 0;
     http->body.len = 0;
@@ -283,7 +284,7 @@ static enum http_progress feed_fresh_head(struct http1 *http, struct bytes in, s
     size_t skipped = skip_empty_line(http, in);
     struct bytes text = bytes_of(in.at + skipped, in.len - skipped);
     *out_used = in.len;
-    if (text.len && text.at[0] == TLS_HANDSHAKE)
+    if (!http->later && text.len && text.at[0] == TLS_HANDSHAKE)
         return refuse_tls(http);
     enum http_progress progress = find_end(http, text);
     if (progress == HTTP_MORE)

@@ -5,8 +5,8 @@
  * connection, so that no request can be smuggled behind it.
  *
  * However the stream is cut, the same requests and refusals result: a head is checked only when it
- * is complete (a command of beanstalkd at its line's end, TLS at its first byte), and limits are
- * positions in the stream.
+ * is complete (a command of beanstalkd at its line's end, TLS at a connection's first byte),
+ * and limits are positions in the stream.
  */
 #ifndef LATERD_PROTO_HTTP_HTTP1_H
 #define LATERD_PROTO_HTTP_HTTP1_H
@@ -72,6 +72,7 @@ struct http1 {
     bool tls;           /* HTTP_BAD: it is the hello of TLS */
     /* The codec's own: */
     enum http1_stage stage;
+    bool later;          /* a request came before: TLS would have begun with the connection */
     bool begun;          /* HEAD: an empty line before the request line was skipped */
     struct buf head;     /* the head so far, if it did not come in one piece with its body */
     struct buf body;     /* the body so far, if it did not come in one piece */

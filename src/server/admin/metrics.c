@@ -227,7 +227,7 @@ static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *
 static void add_misdirected(const struct server *server, struct buf *out)
 {
     family(out, "misdirected_total", "counter",
-           "Requests refused: for another host, or of the other port's protocol.");
+           "Requests refused: for another host, or of another protocol.");
     for (enum misdirected_kind kind = 0; kind < MISDIRECTED_KINDS; kind++)
         buf_addf(out, "laterd_misdirected_total{kind=\"%s\"} %llu\n", misdirected_name(kind),
                  (unsigned long long)server->misdirected.counts[kind]);

@@ -395,6 +395,20 @@ static void a_hello_of_tls_is_known_at_its_first_byte(void **state)
     }
 }
 
+/* What lies there is a body that is longer than its client said, or what else went wrong. */
+static void behind_a_request_no_hello_of_tls_is_looked_for(void **state)
+{
+    (void)state;
+    struct http1 http;
+    http1_init(&http, &limits);
+    assert_int_equal(feed_all(&http, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), HTTP_READY);
+    http1_next(&http);
+    assert_int_equal(feed_all(&http, "\x16\x03"), HTTP_MORE);
+    assert_int_equal(feed_all(&http, "\x01 / HTTP/1.1\r\n\r\n"), HTTP_BAD);
+    assert_true(!http.tls && http.status == 400);
+    http1_fini(&http);
+}
+
 static void a_target_is_taken_apart(void **state)
 {
     (void)state;
@@ -569,6 +583,7 @@ int main(void)
         cmocka_unit_test(midway_means_that_a_request_has_begun),
         cmocka_unit_test(a_command_of_beanstalkd_is_known_at_its_lines_end),
         cmocka_unit_test(a_hello_of_tls_is_known_at_its_first_byte),
+        cmocka_unit_test(behind_a_request_no_hello_of_tls_is_looked_for),
         cmocka_unit_test(a_target_is_taken_apart),
         cmocka_unit_test(a_target_with_a_byte_to_escape_is_refused_wherever_that_is),
         cmocka_unit_test(a_body_that_is_compressed_is_known),
