@@ -33,7 +33,7 @@ static enum err check(const struct journal_options *options, struct journal_erro
     const char *path;
     char why[CA_FILE_WHY_MAX];
     enum err err = read_options(options, &link, out_error);
-    if (err || link.url.tls != JOURNAL_TLS_VERIFY) /* a `ca` has no effect, and a warning says so */
+    if (err || link.url.tls != JOURNAL_TLS_VERIFY) /* `ca` has no effect: config_warn.c says so */
         return err;
     err = ca_file_find(options->ca, &path, why);
     if (err)
