@@ -19,23 +19,56 @@ static uint64_t log_bytes(const struct cleaner *cleaner)
     return segments_bytes(cleaner->segments) - segments_unused(cleaner->segments);
 }
 
+/* What there is in segments that are larger than usual. */
+struct large {
+    uint64_t bytes, live_bytes, live_jobs, slice_log_bytes;
+    uint64_t gain; /* what their files have more than their live records take */
+};
+
+/* O(segments), while there are such segments. */
+static struct large large_segments(const struct cleaner *cleaner)
+{
+    struct large large = {0};
+    const struct segments *segments = cleaner->segments;
+    const struct segment *tail = segments_tail(segments);
+    uint64_t usual = cleaner->options->segment_bytes;
+    if (segments_copies_max(segments) == 0)
+        return large;
+    for (const struct segment *at = segments_first(segments); at;
+         at = segments_after(segments, at)) {
+        if (at->size_bytes <= usual)
+            continue;
+        uint64_t live = at->live_bytes + at->slice_log_bytes;
+        uint64_t kept = live + live / 32 + usual / 4;
+        uint64_t bytes = at == tail || at->state == SEGMENT_STALLED ? 0 : at->size_bytes;
+        large.bytes += bytes; /* as in log_bytes() */
+        large.live_bytes += at->live_bytes;
+        large.live_jobs += at->live_jobs;
+        large.slice_log_bytes += at->slice_log_bytes;
+        large.gain += bytes > kept ? bytes - kept : 0;
+    }
+    return large;
+}
+
 /*
  * An estimate of what cleaning all of the log would free. It assumes that at the end of each
- * segment half a record's length cannot be used.
+ * segment half a record's length cannot be used. A record that is larger than a segment has a file
+ * that fits.
  */
 static uint64_t gain_bytes(const struct cleaner *cleaner)
 {
+    struct large large = large_segments(cleaner);
     uint64_t segment_bytes = cleaner->options->segment_bytes;
-    uint64_t live_jobs = segments_live_jobs(cleaner->segments);
-    uint64_t live_bytes = segments_live_bytes(cleaner->segments);
+    uint64_t live_jobs = segments_live_jobs(cleaner->segments) - large.live_jobs;
+    uint64_t live_bytes = segments_live_bytes(cleaner->segments) - large.live_bytes;
     uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
     uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
-    uint64_t slice_log_bytes = segments_slice_log_bytes(cleaner->segments);
+    uint64_t slice_log_bytes = segments_slice_log_bytes(cleaner->segments) - large.slice_log_bytes;
     uint64_t live = live_bytes + slice_log_bytes;
     live += live / 32; /* headers, padding */
     uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
-    uint64_t used = log_bytes(cleaner);
-    return used > packed ? used - packed : 0;
+    uint64_t used = log_bytes(cleaner) - large.bytes;
+    return (used > packed ? used - packed : 0) + large.gain;
 }
 
 /* Bytes of the records that the log needs: of live jobs, and about slices. */
@@ -99,10 +132,8 @@ static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
     bool low = is_low(cleaner, oldest, &lack);
     uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
     uint64_t dead = dead_bytes(cleaner);
-    /* The estimate of the gain assumes usual segments. */
-    uint64_t gain = segments_copies_max(cleaner->segments) > 0 ? dead : gain_bytes(cleaner);
     segments_cleaner_wants(cleaner->segments, lack);
-    if (lack || (!low && gain < step))
+    if (lack || (!low && gain_bytes(cleaner) < step))
         return false;
     if (oldest->batch_first >= cleaner->pace.round_end) {
         if (!cleaner->pace.round_over && cleaner->pace.round_end) {

@@ -231,6 +231,46 @@ static void p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room(vo
     }
 }
 
+/*
+ * Others have filled the disk, also the room for a copy of a job that is larger than a segment.
+ * What is dead in front of it brings that room back, if the cleaner copies only where it gains.
+ */
+static void p8_cleaning_in_front_of_a_large_job_brings_its_room_back(void **state)
+{
+    enum { SEGMENTS = 24, JOBS_EACH = 25, AT_ONCE = 8, LIVE_OF = 3 };
+    (void)state;
+    for (uint64_t left = MODEL_SEGMENT; left <= 2 * MODEL_SEGMENT; left += MODEL_SEGMENT) {
+        struct model model;
+        unsigned ended = 0;
+        open_full(&model, 0, 0);
+        model.body_bytes = 900;
+        for (size_t i = 0; i < SEGMENTS * JOBS_EACH; i++) {
+            assert_int_equal(model_push(&model), OK);
+            if (i % JOBS_EACH == JOBS_EACH - 1)
+                step(&model);
+        }
+        model.body_bytes = 5 * MODEL_SEGMENT;
+        assert_int_equal(model_push(&model), OK);
+        model_settle(&model);
+        sim_disk_capacity(model.disk, sim_disk_used(model.disk) + left);
+        for (size_t i = 0; i < SEGMENTS * JOBS_EACH; i++) {
+            if (i % LIVE_OF == 0)
+                continue;
+            model_end(&model, &model.jobs[i]);
+            if (++ended % AT_ONCE)
+                continue;
+            uint64_t batch = store_batch(model.store);
+            for (int turns = 0; turns < 300 && model.acknowledged < batch; turns++)
+                step(&model);
+            assert_true(model.acknowledged >= batch);
+        }
+        for (int i = 0; i < 600; i++)
+            step(&model);
+        assert_false(store_full(model.store));
+        model_fini(&model);
+    }
+}
+
 /* Pushes small jobs and ends each, until so many were taken, or pushes are refused for 15 seconds.
    Returns how many were taken. */
 static unsigned come_and_go(struct model *model, unsigned times)
@@ -619,6 +659,7 @@ static void a_record_larger_than_a_segment_has_one_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_cleaning_in_front_of_a_large_job_brings_its_room_back),
         cmocka_unit_test(p8_a_burst_is_refused_as_soon_as_there_is_no_room_for_it),
         cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
         cmocka_unit_test(p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room),
