@@ -71,6 +71,13 @@ static void note_less(struct segments *segments, const struct segment *segment)
         segments->copies_less || segment->size_bytes > segments->options->segment_bytes;
 }
 
+static void note_more(struct segments *segments, const struct segment *segment)
+{
+    uint64_t copies = segments_copies(segments, segment);
+    if (copies > segments->copies_max)
+        segments->copies_max = copies;
+}
+
 static void drop(struct segments *segments, struct segment *segment)
 {
     CHECK(segment->pins == 0);
@@ -393,9 +400,7 @@ void segments_record_lives(struct segments *segments, struct segment *segment, s
         segment->record_max = stored.bytes;
     segments->live_bytes += stored.bytes;
     segments->live_jobs++;
-    uint64_t copies = segments_copies(segments, segment);
-    if (copies > segments->copies_max)
-        segments->copies_max = copies;
+    note_more(segments, segment);
 }
 
 bool segments_record_died(struct segments *segments, struct stored stored)
@@ -439,6 +444,7 @@ void segments_add_slice_log(struct segments *segments, uint32_t number, uint64_t
     segment->slice_log_bytes += bytes;
     segment->slice_log_moves += moves;
     segments->slice_log_bytes += bytes;
+    note_more(segments, segment);
 }
 
 void segments_remove_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
@@ -448,6 +454,7 @@ void segments_remove_slice_log(struct segments *segments, uint32_t number, uint6
     if (!segment || segment->slice)
         return;
     CHECK(segment->slice_log_bytes >= bytes && segment->slice_log_moves >= moves);
+    note_less(segments, segment);
     segment->slice_log_bytes -= bytes;
     segment->slice_log_moves -= moves;
     segments->slice_log_bytes -= bytes;

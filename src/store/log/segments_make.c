@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "store/log/segments_parts.h"
+#include "store/record.h"
 
 enum {
     SPARES = 2,             /* segments made ahead: one to write, one for the cleaner */
@@ -229,7 +230,7 @@ uint64_t segments_kept_bytes(const struct segments *segments)
 /*
  * Each usual file has room for its bytes without the header, paddings of batches, and what the next
  * record is too long for; if records are long, two neighbouring ones are half full at least. A
- * record that is alone has a file that fits.
+ * record that is alone has a file that fits it, with the EPOCH record in front.
  */
 uint64_t segments_copies(const struct segments *segments, const struct segment *segment)
 {
@@ -240,7 +241,7 @@ uint64_t segments_copies(const struct segments *segments, const struct segment *
     CHECK(segment->live_jobs > 0 || segment->slice_log_bytes > 0);
     uint64_t waste = segment->record_max + 4 * BLOCK, bytes;
     if (segment->live_jobs == 1 && segment->slice_log_bytes == 0)
-        bytes = batch_bytes(live) + BLOCK;
+        bytes = batch_bytes(live + (segments->options->epoch ? RECORD_EPOCH_BYTES : 0)) + BLOCK;
     else
         bytes = (live / (waste < usual / 2 ? usual - waste : usual / 2) + 1) * usual;
     return bytes > usual ? bytes : 0;

@@ -6,6 +6,7 @@
 #include "store_work.h"
 
 #include "store/format.h"
+#include "store/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -321,6 +322,51 @@ static void p8_a_job_larger_than_a_segment_does_not_stop_the_cleaner(void **stat
             model_fini(&model);
         }
     assert_in_range(went_on, MOST, 2 * (MOST - FEWEST));
+}
+
+/* The copy begins with the epoch, as the job's batch does, for which its last block may lack
+   room. */
+static void p8_room_for_a_copy_is_that_of_the_job(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 9);
+    model.options.epoch = 1;
+    model.body_bytes = 2 * MODEL_SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(model_push(&model), OK);
+        const struct segment *own = segments_tail(model.store->segments);
+        assert_int_equal(own->live_jobs, 1);
+        assert_int_equal(segments_copies(model.store->segments, own), own->size_bytes);
+        model_settle(&model);
+        size_t left = (size_t)batch_bytes(own->live_bytes) - BATCH_HEAD - own->live_bytes;
+        model.body_bytes += left / 8 * 8; /* without the epoch the next one fills its blocks */
+    }
+    model_fini(&model);
+}
+
+/* With a lower segment_bytes the last file has room for more than fits into two usual ones, and
+   records about slices are copied, too. */
+static void p8_room_for_copies_is_kept_for_records_about_slices(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 9);
+    model.options.segment_bytes = 4 * MODEL_SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model_settle(&model);
+    model_close(&model);
+    model.options.segment_bytes = MODEL_SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    struct segments *segments = model.store->segments;
+    uint32_t number = segments_tail(segments)->number;
+    segments_add_slice_log(segments, number, 2 * MODEL_SEGMENT, 1);
+    segments_valid(segments);
+    assert_true(segments_copies_max(segments) > 2 * MODEL_SEGMENT);
+    segments_remove_slice_log(segments, number, 2 * MODEL_SEGMENT, 1);
+    model_fini(&model);
 }
 
 /* It is the disk that lacks room, though there is a limit, too, which is far away. */
@@ -664,6 +710,8 @@ int main(void)
         cmocka_unit_test(p8_a_job_larger_than_max_bytes_is_refused),
         cmocka_unit_test(p8_a_job_larger_than_a_segment_is_refused_if_its_file_has_no_room),
         cmocka_unit_test(p8_a_job_larger_than_a_segment_does_not_stop_the_cleaner),
+        cmocka_unit_test(p8_room_for_a_copy_is_that_of_the_job),
+        cmocka_unit_test(p8_room_for_copies_is_kept_for_records_about_slices),
         cmocka_unit_test(a_job_larger_than_a_segment_is_refused_for_the_right_reason),
         cmocka_unit_test(p8_ends_of_many_small_jobs_have_room),
         cmocka_unit_test(p8_full_disk_refuses_pushes_and_ends_jobs),
