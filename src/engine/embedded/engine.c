@@ -85,6 +85,9 @@ static void log_full(const struct embedded *embedded)
         : shortage.too_large
             ? "a file of segment_bytes is above the limit of a file's size: raise LimitFSIZE= of "
               "the systemd unit, or ulimit -f, and restart, or lower store.segment_bytes"
+        : shortage.kept_bytes > 2 * shortage.segment_bytes
+            ? "two segments are kept free, and room for a copy of the largest job that is larger "
+              "than one: make room on the disk, or finish jobs, such ones first"
             : "two segments are kept free: make room on the disk, finish jobs, or, on a "
               "small disk, lower store.segment_bytes");
 }
