@@ -1,6 +1,6 @@
 /*
  * What Redis has lost of a partition, and loses again while it is put back: the script that does so
- * (rebuild.lua), one call after another.
+ * (rebuild.lua), one call after another. And what a lost bucket, which nobody can put back, hides.
  */
 #include "redis_scripts_bed.h"
 
@@ -473,6 +473,79 @@ static void a_topic_that_was_made_by_its_pause_is_put_back(void **state)
     assert_int_equal(pause_or_resume("u", "later", 0), OK);
 }
 
+/* ---- a bucket that is lost ---- */
+
+/* The first jobs of topic "a", of which only the places are left; then one that is whole. */
+static void push_behind_lost_ones(unsigned lost)
+{
+    char key[32];
+    uint64_t seq = 0;
+    for (unsigned i = 0; i < lost; i++)
+        seq = push("a", 1).seq;
+    (void)snprintf(key, sizeof(key), "{laterd:0}:j%u", (unsigned)(seq >> 16 & 255));
+    assert_int_equal(REDIS("DEL", key), 1);
+    assert_int_equal(open_as(1, 256).err, OK); /* makes the bucket again */
+    now_us += BUCKET_US;
+    (void)push("a", 1);
+}
+
+/* One job of the topics "a" and "b", or of a listed first. */
+static struct script_answer reserve_of_both(bool listed)
+{
+    struct bytes names[] = {BYTES("a"), BYTES("b")};
+    struct script_call call = next_call();
+    struct cmd_reserve cmd = {.topics = names, .topic_count = 2, .max = 1, .listed_order = listed};
+    script_encode_reserve(&request, &spaces[0], &call, &cmd,
+                          &(struct script_share){.max = 1, .mark = SCRIPT_MARK_WAIT});
+    return ask(0);
+}
+
+/* What the last reserve has left in the topic at `place` of its list. */
+static enum script_first left_in(uint32_t place)
+{
+    const struct script_answer answer = {.firsts = parts[part_count - 1]};
+    struct script_rank rank;
+    uint32_t close_jobs;
+    return script_first(&spaces[0], 0, &answer, place, &rank, &close_jobs);
+}
+
+/* Whoever is told that a topic has no job does not ask again until one is pushed. */
+static void p2_jobs_behind_lost_ones_are_not_hidden(void **state)
+{
+    unsigned calls = 0;
+    (void)state;
+    push_behind_lost_ones(40);
+    struct script_answer answer = reserve_as(0, "a", 1, false, true);
+    for (; answer.count == 0 && calls < 40; calls++) {
+        assert_int_equal(left_in(0), SCRIPT_FIRST);
+        assert_true(answer.more);
+        answer = reserve_as(0, "a", 1, false, true);
+    }
+    assert_int_equal(answer.count, 1);
+    assert_in_range(calls, 1, 10);
+    (void)reserve_as(0, "a", 1, false, true);
+    assert_int_equal(left_in(0), SCRIPT_NONE);
+}
+
+/* Nor by what the other topic has: jobs that are handed out instead, or, while it is paused, none.
+ */
+static void p2_jobs_behind_lost_ones_are_not_hidden_by_another_topic(void **state)
+{
+    (void)state;
+    push_behind_lost_ones(40);
+    (void)push("b", 1), (void)push("b", 1);
+    assert_int_equal(reserve_of_both(false).count, 1);
+    assert_int_equal(left_in(0), SCRIPT_FIRST);
+    assert_int_equal(left_in(1), SCRIPT_FIRST);
+    assert_int_equal(reserve_of_both(true).count, 0);
+    assert_int_equal(left_in(0), SCRIPT_FIRST);
+    assert_int_equal(left_in(1), SCRIPT_UNSEEN);
+    assert_int_equal(pause_or_resume("p", "b", now_us + HOUR_US), OK);
+    assert_int_equal(reserve_of_both(false).count, 0);
+    assert_int_equal(left_in(0), SCRIPT_FIRST);
+    assert_int_equal(left_in(1), SCRIPT_NONE);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -490,6 +563,8 @@ int main(void)
         STARTED(an_id_that_is_used_again_before_it_was_put_back_names_one_job),
         STARTED(an_end_by_number_takes_the_id_from_no_newer_job),
         STARTED(a_topic_that_was_made_by_its_pause_is_put_back),
+        STARTED(p2_jobs_behind_lost_ones_are_not_hidden),
+        STARTED(p2_jobs_behind_lost_ones_are_not_hidden_by_another_topic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

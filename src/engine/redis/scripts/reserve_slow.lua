@@ -43,7 +43,8 @@ local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
 -- taken, and one more of each topic (of a single topic CLOSE_JOBS_MAX more): the first that are left.
-local candidates, first_of, extra = {}, {}, #topics == 1 and CLOSE_JOBS_MAX or 1
+local candidates, first_of, may_have_more = {}, {}, {}
+local extra = #topics == 1 and CLOSE_JOBS_MAX or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
@@ -52,9 +53,10 @@ for i = 1, #topics do
         first_of[topics[i]] = UNSEEN
     else
         local key = 'r' .. char(#topics[i]) .. topics[i]
-        local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + extra)
+        local limit = (listed and most > 0 and most - #candidates or most) + extra
+        local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', 0, limit)
         for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
+        may_have_more[topics[i]] = #ready == limit
     end
 end
 if not listed and #topics > 1 and #candidates > 1 then
@@ -91,9 +93,15 @@ for i = at, #candidates do
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9) ..
         char(#topics == 1 and close_jobs(candidates, at, CLOSE_JOBS_MAX) or 0)
 end
--- Some were lost with their buckets, and nothing is left of what was read: behind them may be others.
-for i = 1, at > #candidates and count < #candidates and most > 0 and #topics or 0 do
-    first_of[topics[i]] = first_of[topics[i]] or UNSEEN
+-- Nothing is left of what was read of a topic, though that was more than are taken: some were lost
+-- with their buckets, and behind them may be others.
+for i = 1, #topics do
+    if may_have_more[topics[i]] and not first_of[topics[i]] then
+        local key = 'r' .. char(#topics[i]) .. topics[i]
+        local left = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', 0, extra)
+        first_of[topics[i]] = left[1] and sub(left[1], -20, -9) ..
+            char(#topics == 1 and close_jobs(left, 1, CLOSE_JOBS_MAX) or 0)
+    end
 end
 local flags = next(first_of) and MORE or 0
 -- A topic that never had a job gets no mark: all daemons are notified of its first job. So
