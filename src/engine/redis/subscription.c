@@ -72,13 +72,14 @@ static const struct node *node_of(const struct listener *listener)
 }
 
 /* The server answers, but tells us nothing: all else works, only later, so nobody would notice. (At
- * the start, and where it does not answer, something else is logged.) */
+ * the start, and where it does not answer or says "not now", something else is logged.) */
 static void report_deaf(struct listener *listener, bool at_once)
 {
+    const struct node *node = node_of(listener);
     const struct link *link = &listener->link;
     int64_t now_us = link->options.loop->now_us;
     char room[REDIS_HOST_MAX + 8];
-    if (!node_of(listener)->ready || !listener->subscription->options.preflight->serving) {
+    if (!node->ready || node->stalled_us || !listener->subscription->options.preflight->serving) {
         listener->deaf_us = 0;
         return;
     }
@@ -308,15 +309,18 @@ static bool is_deaf(const struct subscription *subscription)
 static void look(struct timer *timer)
 {
     struct subscription *subscription = LIST_ENTRY(timer, struct subscription, look);
-    const struct topology *topology = subscription->options.topology;
     bool needed[REDIS_NODES_MAX] = {false}, deaf[REDIS_NODES_MAX] = {false};
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
         struct listener *listener = listener_of(subscription, i);
         if (!listener)
             continue; /* nothing has changed */
         needed[listener - subscription->listeners] = true;
-        link_want(&listener->link,
-                  &topology->nodes[listener - subscription->listeners].link.address);
+        const struct redis_address *address = &node_of(listener)->link.address;
+        if (!redis_address_eq(&listener->link.address, address)) { /* a failover */
+            listener->deaf_us = 0;
+            listener->deaf_logged = false;
+        }
+        link_want(&listener->link, address);
         deaf[listener - subscription->listeners] |= !is_subscribed(subscription, i);
         if (subscription->channels[i].at == listener)
             continue;

@@ -390,6 +390,23 @@ static void a_server_that_tells_nothing_is_logged(void **state)
     assert_false(listener->deaf_logged);
 }
 
+/* One that says "not now" has that logged, and nothing else. */
+static void a_server_that_is_busy_is_not_logged_as_one_that_tells_nothing(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    unsigned at = port_of(0) == 7001 ? 2 : 1; /* heartbeats go on */
+    uint32_t partition = partition_at(7000 + at);
+    const struct node *node = script_requests_node(&engine->calls, partition);
+    const struct listener *listener =
+        &engine->subscription.listeners[node - engine->topology.nodes];
+    sim_redis_settings(servers[at])->busy = true;
+    turns(9 * SECOND_US);
+    assert_true(node->ready && !subscription_is_complete(&engine->subscription));
+    assert_false(listener->deaf_logged);
+}
+
 /* Each server tells its partitions' notices itself; and whoever waits alone need not look. */
 static void p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node(void **state)
 {
@@ -755,6 +772,7 @@ int main(void)
         STARTED(p4_a_daemon_that_froze_does_not_believe_one_clock_against_the_others),
         STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
         STARTED(a_server_that_tells_nothing_is_logged),
+        STARTED(a_server_that_is_busy_is_not_logged_as_one_that_tells_nothing),
         STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
         STARTED(a_slot_is_heard_where_it_moves),
         STARTED(a_slot_is_heard_where_it_moves_though_its_server_says_nothing),
