@@ -44,7 +44,7 @@ static void the_configuration_comes_first(void **state)
     (void)state;
     assert_int_equal(setenv("SSL_CERT_FILE", "/nowhere", 1), 0);
     find(there, OK, there);
-    find("/nowhere/ca.crt", ERR_NOT_FOUND, "it cannot be read");
+    find("/nowhere/ca.crt", ERR_NOT_FOUND, "it cannot be read: No such file or directory");
 }
 
 static void the_environment_names_the_systems(void **state)
@@ -53,7 +53,8 @@ static void the_environment_names_the_systems(void **state)
     assert_int_equal(setenv("SSL_CERT_FILE", there, 1), 0);
     find("", OK, there);
     assert_int_equal(setenv("SSL_CERT_FILE", "/nowhere", 1), 0);
-    find("", ERR_NOT_FOUND, "the file that SSL_CERT_FILE names cannot be read");
+    find("", ERR_NOT_FOUND,
+         "the file that SSL_CERT_FILE names cannot be read: No such file or directory");
 }
 
 /* Which place of it is here, no test can know. */
