@@ -104,6 +104,23 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
 }
 
 /*
+ * Begins to write a piece to the disk, and waits until the one before it is there. Else the sync at
+ * the end has megabytes to write at once, and commits of the log wait for them (decision 123). The
+ * kernel reports an error of the disk once: the sync would not say it again. All other errors mean
+ * that it does not do this for the file, and are ignored.
+ */
+static int flush_piece(int fd, size_t len, uint64_t offset)
+{
+    const unsigned written =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    uint64_t before = offset < CACHED_PIECE ? 0 : offset - CACHED_PIECE;
+    int failed = sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
+    if (!failed && before < offset)
+        failed = sync_file_range(fd, (off_t)before, (off_t)(offset - before), written);
+    return failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT) ? errno : 0;
+}
+
+/*
  * Writes a file through the page cache. For one large write the kernel takes huge pages. In a
  * virtual machine these are those that it has given back to the host (page reporting), which takes
  * several times as long to bring each back as the copy does. For pieces it takes smaller ones.
@@ -111,9 +128,12 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
 static int write_cached(int fd, const char *data, size_t len, uint64_t offset)
 {
     int failed = 0;
-    for (size_t at = 0; at < len && !failed; at += CACHED_PIECE)
-        failed = write_all(fd, data + at, len - at < CACHED_PIECE ? len - at : CACHED_PIECE,
-                           offset + at);
+    for (size_t at = 0; at < len && !failed; at += CACHED_PIECE) {
+        size_t piece = len - at < CACHED_PIECE ? len - at : CACHED_PIECE;
+        failed = write_all(fd, data + at, piece, offset + at);
+        if (!failed && piece == CACHED_PIECE)
+            failed = flush_piece(fd, piece, offset + at);
+    }
     return failed;
 }
 
