@@ -103,21 +103,29 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
     return 0;
 }
 
+/* True: the file system, or a sandbox, does not let a piece be written before the sync. */
+static bool cannot_flush(int number)
+{
+    return number == ENOSYS || number == EINVAL || number == EOPNOTSUPP || number == ESPIPE ||
+           number == EPERM || number == EACCES;
+}
+
 /*
  * Begins to write a piece to the disk, and waits until the one before it is there. Else the sync at
  * the end has megabytes to write at once, and commits of the log wait for them (decision 123). The
- * kernel reports an error of the disk once: the sync would not say it again. All other errors mean
- * that it does not do this for the file, and are ignored.
+ * kernel reports an error of the disk once, whatever its number: after the wait the sync would not
+ * say it again. The first call takes no such report.
  */
 static int flush_piece(int fd, size_t len, uint64_t offset)
 {
     const unsigned written =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     uint64_t before = offset < CACHED_PIECE ? 0 : offset - CACHED_PIECE;
-    int failed = sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
-    if (!failed && before < offset)
-        failed = sync_file_range(fd, (off_t)before, (off_t)(offset - before), written);
-    return failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT) ? errno : 0;
+    if (sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE))
+        return cannot_flush(errno) ? 0 : errno;
+    if (before < offset && sync_file_range(fd, (off_t)before, (off_t)(offset - before), written))
+        return errno;
+    return 0;
 }
 
 /*
