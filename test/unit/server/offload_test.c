@@ -71,31 +71,30 @@ static void p8_work_is_begun_while_there_is_memory_for_it(void **state)
     assert_int_equal(server.buffers.work_bytes, 0);
 }
 
+/* Three that need so much memory: each begins when the one before it is done. */
+static void expect_one_by_one(size_t first, size_t second, size_t third)
+{
+    offload(0, first);
+    offload(1, second);
+    offload(2, third);
+    for (unsigned i = 0; i < 2; i++) {
+        expect_begun(i + 1);
+        offload_done(&offloads[i]);
+    }
+    expect_begun(3);
+}
+
 static void what_is_larger_than_the_memory_is_done_alone(void **state)
 {
     (void)state;
-    offload(0, 1);
-    offload(1, 10 * MEMORY);
-    offload(2, 1);
-    expect_begun(1);
-    offload_done(&offloads[0]);
-    expect_begun(2);
-    offload_done(&offloads[1]);
-    expect_begun(3);
+    expect_one_by_one(1, 10 * MEMORY, 1);
 }
 
 /* Else a large request could wait forever while small ones come. */
 static void what_would_fit_waits_behind_what_came_before_it(void **state)
 {
     (void)state;
-    offload(0, MEMORY / 4);
-    offload(1, MEMORY / 2);
-    offload(2, 1);
-    expect_begun(1);
-    offload_done(&offloads[0]);
-    expect_begun(2);
-    offload_done(&offloads[1]);
-    expect_begun(3);
+    expect_one_by_one(MEMORY / 4, MEMORY / 2, 1);
 }
 
 static void all_that_have_room_begin_when_a_large_one_is_done(void **state)
